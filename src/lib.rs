@@ -1,0 +1,3 @@
+//! The Grok Bot record provider for Coda.
+
+pub mod model;

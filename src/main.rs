@@ -1,0 +1,2 @@
+//! The `coda-grok-bot` binary.
+fn main() {}

@@ -1,0 +1,20 @@
+//! The words every room shares: ids, cursors, entries, messages, activities, time.
+//!
+//! Invariant: nothing here does I/O, reads a clock, knows serde or tokio. Wire spellings live at the edges
+//! (`upstream::wire`, `host::wire`); these are the meanings.
+
+mod activity;
+mod bot;
+mod entry;
+mod ids;
+mod message;
+mod time;
+
+pub use activity::{Activity, LiveActivity, LiveState, TurnFailure};
+pub use bot::{Account, Bot, Harness};
+pub use entry::{
+    Attachment, BodyRef, Card, Content, Delete, Entry, Image, Malformed, Role, Row, RowBody, Widget, WidgetOption,
+};
+pub use ids::{AgentId, Cursor, EntryId, RecordId};
+pub use message::{Author, Message, Meta, Part, Version, base_id};
+pub use time::{Mono, Now, Wall};
