@@ -1,3 +1,6 @@
 //! The Grok Bot record provider for Coda.
 
+pub mod auth;
 pub mod model;
+pub mod records;
+pub mod upstream;
