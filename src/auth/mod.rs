@@ -88,9 +88,7 @@ pub struct Attempt {
 
 impl fmt::Debug for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Attempt")
-            .field("expires_at", &self.expires_at)
-            .finish_non_exhaustive()
+        f.debug_struct("Attempt").field("expires_at", &self.expires_at).finish_non_exhaustive()
     }
 }
 

@@ -26,9 +26,7 @@ impl Row {
         {
             return id.clone();
         }
-        self.entry_id
-            .clone()
-            .unwrap_or_else(|| EntryId::from(self.seq.to_string()))
+        self.entry_id.clone().unwrap_or_else(|| EntryId::from(self.seq.to_string()))
     }
 }
 
@@ -38,7 +36,12 @@ pub enum RowBody {
     /// Known.
     Entry(Box<Entry>),
     /// The body isn't in the row and must be fetched, because its kind may be a message.
-    Unfetched(BodyRef),
+    Unfetched {
+        /// Where it is.
+        at: BodyRef,
+        /// The envelope's `entryKind`, for a body that doesn't name its own.
+        kind: Arc<str>,
+    },
     /// There is a row, but nothing in it can be a message: a kind that never is one (whether its body came or not), or no body at all.
     Nothing,
     /// A body that couldn't be read: skipped and counted.

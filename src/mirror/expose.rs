@@ -1,0 +1,368 @@
+//! From pending to readable: the order, what is late, the commit, the opening of the record.
+
+use super::unit::{Exposed, empty};
+use super::{BODY_WAIT, BODY_WAIT_OPENING, Batch, Body, Effect, InFlight, Key, LATE_WAIT, Mark, Mirror, Text};
+use crate::model::{Author, Message, Mono, Now, Part, Version, Wall};
+
+impl Mirror {
+    /// Does what is due at `now`.
+    pub(super) fn advance(&mut self, now: Now) {
+        self.expire_bodies(now.mono);
+        if self.in_flight.is_some() || self.generation.is_none() {
+            return;
+        }
+        let mut staged = Staged::default();
+        if !self.held() {
+            self.stage_in_order(now.mono, &mut staged);
+            self.stage_late(now.mono, &mut staged);
+        }
+        self.commit(staged);
+        self.open();
+    }
+
+    /// Whether exposures wait for the read under way.
+    ///
+    /// A read that counts all rows holds everything: rows of its later pages may have any number. A read before the stream holds until the stream has
+    /// passed C: up to C an unread page may still hold a change, and only the read or the replay brings it.
+    fn held(&self) -> bool {
+        let Some(read) = &self.read else {
+            return self.opening.is_some() && self.open_at.is_none();
+        };
+        read.live || self.opening.is_some() || !(read.c.is_some() && read.stream_high >= read.c)
+    }
+
+    fn stage_in_order(&mut self, now: Mono, staged: &mut Staged) {
+        loop {
+            let from = self.staged_head.map_or(Some(0), |head| head.checked_add(1));
+            let Some((number, group)) = from.and_then(|from| self.group(from)) else {
+                return;
+            };
+            if group.iter().any(|&(key, part)| !self.stable(key, part, now)) {
+                return;
+            }
+            for (key, part) in group {
+                self.stage(key, part, number, staged);
+            }
+            self.staged_head = Some(number);
+            staged.first.get_or_insert(number);
+        }
+    }
+
+    /// The lowest pending number at or above `from`, and all that carries it.
+    fn group(&self, from: u64) -> Option<(u64, Vec<(Key, Part)>)> {
+        let mut range = self.order.range((from, 0, Part::Entry)..);
+        let &(number, key, part) = range.next()?;
+        let rest = range.take_while(|(other, ..)| *other == number).map(|&(_, key, part)| (key, part));
+        Some((number, std::iter::once((key, part)).chain(rest).collect()))
+    }
+
+    fn stable(&self, key: Key, part: Part, now: Mono) -> bool {
+        let entry = &self.entries[key as usize];
+        !matches!(entry.body, Body::Waiting { .. })
+            && entry.unit(part).pending.as_ref().is_none_or(|pending| pending.stable_at <= now)
+    }
+
+    /// What is pending at or below the head: it blocks nobody.
+    fn behind(&self) -> Vec<(Key, Part)> {
+        let Some(head) = self.staged_head else {
+            return Vec::new();
+        };
+        self.order.range(..=(head, Key::MAX, Part::Answer)).map(|&(_, key, part)| (key, part)).collect()
+    }
+
+    /// What became ready only after the head had passed its number shares the next exposure's cursor, or takes head + 1 after a minute.
+    fn stage_late(&mut self, now: Mono, staged: &mut Staged) {
+        let late: Vec<_> = self.behind().into_iter().filter(|&(key, part)| self.stable(key, part, now)).collect();
+        if late.is_empty() {
+            return;
+        }
+        for &(key, _) in &late {
+            self.entries[key as usize].late_since.get_or_insert(now);
+        }
+        let number = if let Some(shared) = staged.first {
+            shared
+        } else {
+            let oldest = late.iter().filter_map(|&(key, _)| self.entries[key as usize].late_since).min();
+            let waited = oldest.is_some_and(|since| now >= since.after(LATE_WAIT));
+            let Some(next) = self.own_number().filter(|_| waited) else {
+                return;
+            };
+            self.staged_head = Some(next);
+            staged.first = Some(next);
+            next
+        };
+        for (key, part) in late {
+            self.stage(key, part, number, staged);
+            self.entries[key as usize].late_since = None;
+        }
+    }
+
+    /// The number that something late takes when no exposure comes: head + 1. `None` while an entry is pending with that very number: then that one
+    /// is the next exposure, and is waited for.
+    fn own_number(&self) -> Option<u64> {
+        let next = self.staged_head?.checked_add(1)?;
+        self.group(next).is_none_or(|(number, _)| number != next).then_some(next)
+    }
+
+    /// Turns one pending text into a message with the cursor `number`.
+    fn stage(&mut self, key: Key, part: Part, number: u64, staged: &mut Staged) {
+        let entry = &mut self.entries[key as usize];
+        let seq = entry.seq;
+        let unit = entry.unit_mut(part);
+        let Some(pending) = unit.pending.take() else { return };
+        let version = match (&pending.text, unit.exposed.is_some()) {
+            (Some(_), false) => Version::Base,
+            (Some(_), true) => Version::Edit,
+            (None, _) => Version::Delete,
+        };
+        let author = unit.exposed.map(|exposed| exposed.author);
+        let author = author.or_else(|| pending.text.as_ref().map(|text| text.from)).unwrap_or(Author::Bot);
+        let exposed = unit.exposed.get_or_insert(Exposed {
+            digest: None,
+            first: number,
+            edit: None,
+            delete: None,
+            author,
+            delivered: true,
+        });
+        exposed.digest = pending.digest;
+        exposed.delivered = true;
+        match version {
+            Version::Base => {}
+            Version::Edit => exposed.edit = Some(number),
+            Version::Delete => exposed.delete = Some(number),
+        }
+        let at = match (version, part) {
+            (Version::Base, Part::Entry) => pending.body_at.unwrap_or(pending.seen_at),
+            _ => pending.seen_at,
+        };
+        let id = entry.id.clone();
+        self.register(key);
+        staged.touched.push((key, part));
+        staged.messages.push(match pending.text {
+            Some(text) => {
+                let reply_to = text.reply_to.filter(|target| self.is_message(target));
+                Message {
+                    number,
+                    seq,
+                    entry: id,
+                    part,
+                    version,
+                    from: text.from,
+                    at,
+                    text: text.text,
+                    reply_to,
+                    meta: text.meta,
+                }
+            }
+            None => Message {
+                number,
+                seq,
+                entry: id,
+                part,
+                version,
+                from: author,
+                at,
+                text: empty(),
+                reply_to: None,
+                meta: None,
+            },
+        });
+    }
+
+    fn is_message(&self, target: &crate::model::EntryId) -> bool {
+        self.by_id.get(target).is_some_and(|&key| {
+            let main = &self.entries[key as usize].main;
+            main.exposed.is_some() || main.pending.as_ref().is_some_and(|pending| pending.text.is_some())
+        })
+    }
+
+    /// Hands the staged exposures to the index; nothing of them is readable before it says so.
+    fn commit(&mut self, staged: Staged) {
+        let moved = std::mem::take(&mut self.moved);
+        if staged.messages.is_empty() && moved.is_empty() && !self.clear_owed {
+            return;
+        }
+        let mut touched = staged.touched;
+        for key in moved {
+            touched.extend([(key, Part::Entry), (key, Part::Answer)]);
+        }
+        touched.sort_unstable();
+        touched.dedup();
+        let marks = touched.into_iter().filter_map(|(key, part)| self.mark(key, part)).collect();
+        self.next_batch += 1;
+        self.effects.push(Effect::Commit(Batch {
+            id: self.next_batch,
+            clear: std::mem::take(&mut self.clear_owed),
+            generation: self.generation.unwrap_or(0),
+            marks,
+        }));
+        self.in_flight = Some(InFlight { batch: self.next_batch, messages: staged.messages, head: self.staged_head });
+    }
+
+    fn mark(&self, key: Key, part: Part) -> Option<Mark> {
+        let entry = &self.entries[key as usize];
+        let exposed = entry.unit(part).exposed?;
+        Some(Mark {
+            entry: entry.id.clone(),
+            part,
+            seq: entry.seq,
+            digest: exposed.digest,
+            first: exposed.first,
+            edit: exposed.edit,
+            delete: exposed.delete,
+            author: exposed.author,
+        })
+    }
+
+    pub(super) fn committed(&mut self, batch: u64) {
+        let Some(in_flight) = self.in_flight.take_if(|in_flight| in_flight.batch == batch) else {
+            return;
+        };
+        let InFlight { mut messages, head, .. } = in_flight;
+        self.head = head;
+        messages.sort_by_key(Message::order);
+        match (&mut self.opening, head) {
+            (Some(opening), _) => opening.append(&mut messages),
+            (None, Some(head)) if !messages.is_empty() => self.effects.push(Effect::Appended { messages, head }),
+            (None, _) => {}
+        }
+    }
+
+    /// Opens the record once the first full read is in and every number up to C is exposed, replaced by a higher one, or lost.
+    fn open(&mut self) {
+        let Some(c) = self.open_at else { return };
+        if self.opening.is_none() || self.in_flight.is_some() {
+            return;
+        }
+        let from = self.staged_head.map_or(Some(0), |head| head.checked_add(1));
+        if from.and_then(|from| self.group(from)).is_some_and(|(number, _)| number <= c) {
+            return;
+        }
+        let (Some(mut messages), Some(generation)) = (self.opening.take(), self.generation) else {
+            return;
+        };
+        messages.sort_by_key(Message::order);
+        self.open_at = None;
+        self.effects.push(Effect::Opened { generation, messages, head: self.head });
+    }
+
+    /// Delivers a text again as the index knows it: the base with its first cursor, or the latest revision with its own.
+    pub(super) fn restore(&mut self, key: Key, part: Part, text: Text, body_at: Option<Wall>) {
+        let at = body_at.unwrap_or(self.process_start);
+        let reply_to = text.reply_to.filter(|target| part == Part::Answer || self.is_message(target));
+        let entry = &mut self.entries[key as usize];
+        let (id, seq) = (entry.id.clone(), entry.seq);
+        let Some(exposed) = entry.unit_mut(part).exposed.as_mut() else {
+            return;
+        };
+        exposed.delivered = true;
+        let (version, number) = match exposed.edit {
+            // An edit below the delete mark was of the text before it; a text readable after a delete is always a later edit.
+            Some(edit) => (Version::Edit, edit),
+            None => (Version::Base, exposed.first),
+        };
+        let message = Message {
+            number,
+            seq,
+            entry: id,
+            part,
+            version,
+            from: text.from,
+            at,
+            text: text.text,
+            reply_to,
+            meta: text.meta,
+        };
+        match &mut self.opening {
+            Some(opening) => opening.push(message),
+            None => self.effects.push(Effect::Inserted(vec![message])),
+        }
+    }
+
+    /// The message of a delete mark, for a record that opens after a restart.
+    pub(super) fn delete_message(&self, key: Key, part: Part, at: Wall) -> Option<Message> {
+        let entry = &self.entries[key as usize];
+        let exposed = entry.unit(part).exposed?;
+        Some(Message {
+            number: exposed.delete?,
+            seq: entry.seq,
+            entry: entry.id.clone(),
+            part,
+            version: Version::Delete,
+            from: exposed.author,
+            at,
+            text: empty(),
+            reply_to: None,
+            meta: None,
+        })
+    }
+
+    fn body_wait(&self) -> std::time::Duration {
+        if self.opening.is_some() { BODY_WAIT_OPENING } else { BODY_WAIT }
+    }
+
+    fn expire_bodies(&mut self, now: Mono) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let wait = self.body_wait();
+        let expired =
+            |key: &Key| matches!(self.entries[*key as usize].body, Body::Waiting { since } if now >= since.after(wait));
+        let mut lost: Vec<Key> = self.waiting.iter().copied().filter(expired).collect();
+        lost.sort_unstable();
+        for key in lost {
+            self.lose(key);
+        }
+    }
+
+    pub(super) fn body_deadline(&self) -> Option<Mono> {
+        let wait = self.body_wait();
+        self.waiting
+            .iter()
+            .filter_map(|&key| match self.entries[key as usize].body {
+                Body::Waiting { since } => Some(since.after(wait)),
+                _ => None,
+            })
+            .min()
+    }
+
+    /// When the next exposure can be due, as far as time alone decides.
+    pub(super) fn expose_deadline(&self) -> Option<Mono> {
+        if self.in_flight.is_some() || self.generation.is_none() || self.held() {
+            return None;
+        }
+        let from = self.staged_head.map_or(Some(0), |head| head.checked_add(1));
+        let in_order = from.and_then(|from| self.group(from)).and_then(|(_, group)| {
+            let waits = |&(key, _): &(Key, Part)| matches!(self.entries[key as usize].body, Body::Waiting { .. });
+            if group.iter().any(waits) {
+                None
+            } else {
+                group.iter().filter_map(|&(key, part)| self.stable_at(key, part)).max()
+            }
+        });
+        let own_number = self.own_number();
+        let late = self.behind().into_iter().filter_map(|(key, part)| {
+            let entry = &self.entries[key as usize];
+            match (entry.body, entry.late_since) {
+                (Body::Waiting { .. }, _) => None,
+                (_, Some(since)) => own_number.map(|_| since.after(LATE_WAIT)),
+                (_, None) => self.stable_at(key, part),
+            }
+        });
+        late.chain(in_order).min()
+    }
+
+    fn stable_at(&self, key: Key, part: Part) -> Option<Mono> {
+        self.entries[key as usize].unit(part).pending.as_ref().map(|pending| pending.stable_at)
+    }
+}
+
+/// Exposures of one step.
+#[derive(Debug, Default)]
+struct Staged {
+    messages: Vec<Message>,
+    touched: Vec<(Key, Part)>,
+    /// The first number staged in order.
+    first: Option<u64>,
+}

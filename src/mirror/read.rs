@@ -1,0 +1,250 @@
+//! Full reads and generations: which answers count, when a read is complete, what its absences prove.
+
+use std::collections::HashSet;
+
+use super::{Effect, EntryState, Key, Mirror, PageQuery, READ_STARTS, Read, Source};
+use crate::model::{Delete, Now, Part, Row};
+
+impl Mirror {
+    pub(super) fn start_read(&mut self, live: bool, starts: u8, render_again: bool) {
+        self.next_read += 1;
+        // A superseded read still owes what it was started for.
+        let render_again = render_again || self.read.as_ref().is_some_and(|read| read.render_again);
+        self.read = Some(Read {
+            id: self.next_read,
+            live,
+            starts,
+            generation: None,
+            c: None,
+            seen: HashSet::new(),
+            touched: HashSet::new(),
+            stream_high: None,
+            before: None,
+            torn: false,
+            render_again,
+            stalled: false,
+        });
+        self.c = None;
+        self.effects.push(Effect::ReadPage(PageQuery { read: self.next_read, before: None, generation: None }));
+    }
+
+    /// One page. It is trusted for nothing: neither to be sorted, nor to keep `limit` or `before`, nor to be of the read's generation.
+    pub(super) fn page(&mut self, now: Now, id: u64, generation: Option<u64>, rows: Vec<Row>, malformed: usize) {
+        let Some(read) = self.read.as_ref().filter(|read| read.id == id && !read.stalled) else {
+            return;
+        };
+        let (live, first) = (read.live, read.c.is_none());
+        let generation = generation.or(read.generation).or(self.generation).unwrap_or(0);
+        if read.generation.is_some_and(|expected| expected != generation) {
+            self.disagreed();
+            return;
+        }
+        if first {
+            // The newest page's own generation is adopted, even where it is lower (wire reference, section 4).
+            self.adopt(now, generation);
+        }
+        let Some(read) = self.read.as_mut() else { return };
+        if first {
+            let c = rows.iter().map(|row| row.number).max().unwrap_or(0);
+            read.generation = Some(generation);
+            read.c = Some(c);
+            self.c = Some(c);
+        }
+        read.torn |= malformed > 0;
+        let mut progress = false;
+        for row in &rows {
+            progress |= read.seen.insert(row.seq);
+        }
+        let lowest = rows.iter().map(|row| u128::from(row.seq)).min();
+        let counts_to = if live { u64::MAX } else { read.c.unwrap_or(0) };
+        self.apply_ops(now, rows.into_iter().filter(|row| row.number <= counts_to).collect(), Vec::new(), Source::Read);
+
+        let Some(read) = self.read.as_mut() else { return };
+        // A short page is no end: a server may cap lower than we ask. A page without an unseen row is one, and so is one that went no lower: a
+        // server that ignores the bound would be asked for ever.
+        let lower = lowest.is_some_and(|lowest| read.before.is_none_or(|before| lowest < before));
+        match lowest {
+            Some(lowest) if progress && lower && lowest > 0 => {
+                read.before = Some(lowest);
+                let (read, generation) = (read.id, read.generation);
+                self.effects.push(Effect::ReadPage(PageQuery { read, before: Some(lowest), generation }));
+            }
+            _ => self.read_done(now),
+        }
+    }
+
+    /// Pages disagree: the read starts again; after the third start it waits.
+    fn disagreed(&mut self) {
+        let Some(read) = self.read.as_mut() else { return };
+        let (live, starts) = (read.live, read.starts + 1);
+        if starts < READ_STARTS {
+            self.start_read(live, starts, false);
+        } else {
+            read.stalled = true;
+            self.effects.push(Effect::ReadStalled);
+        }
+    }
+
+    fn read_done(&mut self, now: Now) {
+        let Some(read) = self.read.take() else { return };
+        let c = read.c.unwrap_or(0);
+        if !read.torn {
+            let counts_to = if read.live { u64::MAX } else { c };
+            let gone: Vec<Key> = (0..)
+                .zip(&self.entries)
+                .filter(|(_, entry)| entry.is_something())
+                .filter(|(_, entry)| !read.seen.contains(&entry.seq) && !read.touched.contains(&entry.seq))
+                .filter(|(_, entry)| entry.known_number().is_some_and(|number| number <= counts_to))
+                .map(|(key, _)| key)
+                .collect();
+            // Above all that was streamed: the service gave the deletion such a number, which we don't know.
+            let number = match self.staged_head {
+                Some(head) if head >= c => head.saturating_add(1),
+                _ => c,
+            };
+            for key in gone {
+                let seq = self.entries[key as usize].seq;
+                if let Some(row) = self.rows.get_mut(&seq).filter(|row| row.entry == Some(key)) {
+                    row.entry = None;
+                }
+                self.unmessage(now, key, number);
+            }
+        }
+        if self.opening.is_some() && self.open_at.is_none() {
+            self.open_at = Some(c);
+        }
+        self.effects.push(Effect::ReadDone);
+    }
+
+    /// Makes `generation` the current one. From none it is learned, from another the Bot is reset.
+    pub(super) fn adopt(&mut self, now: Now, generation: u64) {
+        match self.generation {
+            Some(current) if current == generation => {}
+            Some(_) => self.reset(now, generation),
+            None => {
+                self.generation = Some(generation);
+                self.install(generation);
+                for (rows, deletes) in std::mem::take(&mut self.early) {
+                    self.apply_ops(now, rows, deletes, Source::Stream);
+                }
+            }
+        }
+    }
+
+    /// All messages go; a read must follow, or be under way.
+    fn reset(&mut self, now: Now, generation: u64) {
+        self.epoch += 1;
+        self.generation = Some(generation);
+        self.rows.clear();
+        self.entries.clear();
+        self.by_id.clear();
+        self.nonces.clear();
+        self.order.clear();
+        self.waiting.clear();
+        self.moved.clear();
+        self.early.clear();
+        self.staged_head = None;
+        self.head = None;
+        // What it holds is of the old generation and must not be shown; the index drops it with the clear that follows.
+        self.in_flight = None;
+        self.clear_owed = true;
+        self.opening = Some(Vec::new());
+        self.open_at = None;
+        self.c = None;
+        self.stream_high = None;
+        self.sent_cursor = None;
+        if let Some(read) = self.read.as_mut() {
+            read.seen.clear();
+            read.touched.clear();
+            read.stream_high = None;
+        }
+        let notice = self.activity.lose(now.mono);
+        self.effects.push(Effect::Reset { generation });
+        self.effects.extend(notice.map(Effect::Activity));
+    }
+
+    /// A `rows` frame.
+    pub(super) fn stream_rows(&mut self, now: Now, generation: Option<u64>, rows: Vec<Row>, deletes: Vec<Delete>) {
+        match (generation, self.generation) {
+            (Some(new), Some(current)) if new < current => return,
+            (Some(new), Some(current)) if new > current => {
+                self.reset(now, new);
+                self.start_read(true, 0, false);
+            }
+            (Some(new), None) => self.adopt(now, new),
+            (None, None) => {
+                // Which generation is the current one is known with the first page; until then the rows wait.
+                let held: usize = self.early.iter().map(|(rows, deletes)| rows.len() + deletes.len()).sum();
+                if held + rows.len() + deletes.len() > super::EARLY_ROWS {
+                    self.early.clear();
+                    if self.read.is_some() {
+                        self.start_read(true, 0, false);
+                    }
+                } else {
+                    self.early.push((rows, deletes));
+                }
+                return;
+            }
+            _ => {}
+        }
+        self.apply_ops(now, rows, deletes, Source::Stream);
+    }
+
+    /// A `cleared` or `cursorTooOld` frame: the Bot is read in full, and where the generation is another one, everything goes first.
+    pub(super) fn cleared(&mut self, now: Now, generation: Option<u64>) {
+        if let Some(generation) = generation {
+            self.adopt(now, generation);
+        }
+        self.start_read(true, 0, false);
+    }
+
+    /// Takes over what the index held, where it is of this generation.
+    fn install(&mut self, generation: u64) {
+        let stored = std::mem::take(&mut self.stored);
+        if stored.marks.iter().any(|(of, _)| *of != generation) {
+            self.clear_owed = true;
+        }
+        for (_, mark) in stored.marks.into_iter().filter(|(of, _)| *of == generation) {
+            let key = self.key_for(&mark.entry, mark.seq);
+            if self.clear_owed {
+                self.moved.insert(key);
+            }
+            self.staged_head = self.staged_head.max(Some(mark.highest()));
+            let entry = &mut self.entries[key as usize];
+            entry.seq = mark.seq;
+            self.rows.entry(mark.seq).or_default().entry = Some(key);
+            entry.unit_mut(mark.part).exposed = Some(super::unit::Exposed {
+                digest: mark.digest,
+                first: mark.first,
+                edit: mark.edit,
+                delete: mark.delete,
+                author: mark.author,
+                delivered: false,
+            });
+            if mark.delete.is_some() {
+                let message = self.delete_message(key, mark.part, self.process_start);
+                self.opening.get_or_insert_default().extend(message);
+            }
+        }
+        self.head = self.staged_head;
+    }
+}
+
+impl EntryState {
+    /// Whether a read's silence would say something of it.
+    fn is_something(&self) -> bool {
+        [Part::Entry, Part::Answer].into_iter().any(|part| {
+            let unit = self.unit(part);
+            unit.pending.is_some() || unit.exposed.is_some_and(|exposed| exposed.digest.is_some())
+        }) || self.body != super::Body::Known
+    }
+
+    /// The highest number known of it, from this process or the index.
+    pub(super) fn known_number(&self) -> Option<u64> {
+        let marks = [&self.main, &self.answer]
+            .into_iter()
+            .filter_map(|unit| unit.exposed.as_ref())
+            .map(super::unit::Exposed::highest);
+        self.number.or_else(|| marks.max())
+    }
+}
