@@ -1,6 +1,7 @@
 //! The Grok Bot record provider for Coda.
 
 pub mod auth;
+pub mod index;
 pub mod mirror;
 pub mod model;
 pub mod records;

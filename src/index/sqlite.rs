@@ -1,0 +1,358 @@
+//! The index as an SQLite file.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, params};
+
+use super::{Commit, Error, Store};
+use crate::mirror::{Digest, Mark, Stored};
+use crate::model::{AgentId, Author, EntryId, Part};
+
+/// "cgbx": says that the file is ours.
+const APPLICATION_ID: i32 = 0x6367_6278;
+/// Rises when a table changes; another one isn't ours.
+const SCHEMA: i32 = 1;
+/// A reader of another process (a backup, say) may hold the file for a moment.
+const BUSY: Duration = Duration::from_secs(2);
+
+/// An index in one SQLite file, or in memory.
+#[derive(Debug)]
+pub struct Sqlite {
+    path: Option<PathBuf>,
+    connection: Option<Connection>,
+    set_aside: Vec<PathBuf>,
+}
+
+impl Sqlite {
+    /// The index in `path`. The file is opened (and made, 0600) at the first use, so that a disk that can't be written now is an error of that use.
+    #[must_use]
+    pub fn at(path: PathBuf) -> Self {
+        Self { path: Some(path), connection: None, set_aside: Vec::new() }
+    }
+
+    /// An index that is gone with the process.
+    #[must_use]
+    pub fn in_memory() -> Self {
+        Self { path: None, connection: None, set_aside: Vec::new() }
+    }
+
+    /// Runs `work` on the open file. A file that isn't an index of ours is set aside and `work` runs once more on a new one.
+    fn with<T>(&mut self, work: impl Fn(&mut Connection) -> Result<T, Error>) -> Result<T, Error> {
+        match self.opened().and_then(&work) {
+            Err(Error::Foreign(_)) => {
+                self.put_aside()?;
+                self.opened().and_then(&work)
+            }
+            Err(error) => {
+                // A connection that met an I/O error may be in any state; the next use opens it anew.
+                if self.path.is_some() {
+                    self.connection = None;
+                }
+                Err(error)
+            }
+            done => done,
+        }
+    }
+
+    fn opened(&mut self) -> Result<&mut Connection, Error> {
+        if self.connection.is_none() {
+            self.connection = Some(match &self.path {
+                Some(path) => open(path)?,
+                None => prepare(Connection::open_in_memory().map_err(classify)?)?,
+            });
+        }
+        self.connection.as_mut().ok_or_else(|| Error::Disk("not open".to_owned()))
+    }
+
+    fn put_aside(&mut self) -> Result<(), Error> {
+        self.connection = None;
+        let Some(path) = &self.path else { return Ok(()) };
+        let target = (1..)
+            .map(|count: u32| suffixed(path, &format!(".bad-{count}")))
+            .find(|candidate| !candidate.exists())
+            .ok_or_else(|| Error::Disk("no name left to set the index aside".to_owned()))?;
+        // The log beside it belongs to the old file: with a new one it would be replayed into it.
+        for tail in ["-wal", "-shm"] {
+            match fs::rename(suffixed(path, tail), suffixed(&target, tail)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(Error::Disk(error.to_string())),
+                _ => {}
+            }
+        }
+        fs::rename(path, &target).map_err(|error| Error::Disk(error.to_string()))?;
+        self.set_aside.push(target);
+        Ok(())
+    }
+}
+
+impl Store for Sqlite {
+    fn load(&mut self, account: &str, agent: &AgentId) -> Result<Stored, Error> {
+        self.with(|connection| {
+            let read = |connection: &Connection| -> rusqlite::Result<Vec<Result<(u64, Mark), String>>> {
+                let mut query = connection.prepare_cached(
+                    "SELECT generation, entry, part, seq, digest, first, edit, deleted, author FROM mark
+                     WHERE bot = (SELECT id FROM bot WHERE account = ?1 AND agent = ?2)",
+                )?;
+                let rows = query.query_map(params![account, agent.as_str()], |row| {
+                    let digest: Option<Vec<u8>> = row.get(4)?;
+                    let digest = digest.map(|bytes| bytes.try_into().map(Digest)).transpose();
+                    Ok(digest.map_err(|_| "a digest of another length".to_owned()).and_then(|digest| {
+                        let part: i64 = row.get(2).map_err(|error| error.to_string())?;
+                        let author: i64 = row.get(8).map_err(|error| error.to_string())?;
+                        let get = |column| {
+                            row.get::<_, i64>(column).map(i64::cast_unsigned).map_err(|error| error.to_string())
+                        };
+                        let maybe = |column| {
+                            row.get::<_, Option<i64>>(column)
+                                .map(|value| value.map(i64::cast_unsigned))
+                                .map_err(|error| error.to_string())
+                        };
+                        let entry: String = row.get(1).map_err(|error| error.to_string())?;
+                        Ok((
+                            get(0)?,
+                            Mark {
+                                entry: EntryId::from(entry),
+                                part: if part == 0 { Part::Entry } else { Part::Answer },
+                                seq: get(3)?,
+                                digest,
+                                first: get(5)?,
+                                edit: maybe(6)?,
+                                delete: maybe(7)?,
+                                author: if author == 0 { Author::Account } else { Author::Bot },
+                            },
+                        ))
+                    }))
+                })?;
+                rows.collect()
+            };
+            let marks = read(connection).map_err(classify)?;
+            let marks = marks.into_iter().collect::<Result<_, _>>().map_err(Error::Foreign)?;
+            Ok(Stored { marks })
+        })
+    }
+
+    fn commit(&mut self, batches: &[Commit]) -> Result<(), Error> {
+        self.with(|connection| {
+            let write = |connection: &mut Connection| -> rusqlite::Result<()> {
+                let transaction = connection.transaction()?;
+                for commit in batches {
+                    write_batch(&transaction, commit)?;
+                }
+                transaction.commit()
+            };
+            write(connection).map_err(classify)
+        })
+    }
+
+    fn take_set_aside(&mut self) -> Vec<PathBuf> {
+        std::mem::take(&mut self.set_aside)
+    }
+}
+
+fn write_batch(transaction: &Transaction<'_>, commit: &Commit) -> rusqlite::Result<()> {
+    let Commit { account, agent, batch } = commit;
+    transaction
+        .prepare_cached("INSERT INTO bot (account, agent) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
+        .execute(params![account, agent.as_str()])?;
+    let bot: i64 = transaction
+        .prepare_cached("SELECT id FROM bot WHERE account = ?1 AND agent = ?2")?
+        .query_row(params![account, agent.as_str()], |row| row.get(0))?;
+    if batch.clear {
+        transaction.prepare_cached("DELETE FROM mark WHERE bot = ?1")?.execute([bot])?;
+    }
+    let mut insert = transaction.prepare_cached(
+        "INSERT OR REPLACE INTO mark (bot, generation, entry, part, seq, digest, first, edit, deleted, author)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+    )?;
+    for mark in &batch.marks {
+        // SQLite's integers are signed: the bits are kept, the order isn't needed there.
+        insert.execute(params![
+            bot,
+            batch.generation.cast_signed(),
+            mark.entry.as_str(),
+            i64::from(mark.part == Part::Answer),
+            mark.seq.cast_signed(),
+            mark.digest.as_ref().map(|digest| &digest.0[..]),
+            mark.first.cast_signed(),
+            mark.edit.map(u64::cast_signed),
+            mark.delete.map(u64::cast_signed),
+            i64::from(mark.author == Author::Bot),
+        ])?;
+    }
+    Ok(())
+}
+
+fn open(path: &Path) -> Result<Connection, Error> {
+    // Made by us first, so that it is never wider than 0600; SQLite gives its -wal and -shm the same mode.
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    match made {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(Error::Disk(error.to_string())),
+        _ => {}
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    prepare(Connection::open_with_flags(path, flags).map_err(classify)?)
+}
+
+fn prepare(connection: Connection) -> Result<Connection, Error> {
+    let setup = |connection: &Connection| -> rusqlite::Result<(i32, i32, i64)> {
+        connection.busy_timeout(BUSY)?;
+        let application = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+        let schema = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        let tables = connection.query_row("SELECT count(*) FROM sqlite_schema WHERE type = 'table'", [], |row| row.get(0))?;
+        Ok((application, schema, tables))
+    };
+    let (application, schema, tables) = setup(&connection).map_err(classify)?;
+    let fresh = (application, schema, tables) == (0, 0, 0);
+    if !fresh && (application, schema, tables) != (APPLICATION_ID, SCHEMA, 2) {
+        return Err(Error::Foreign(format!("application {application}, schema {schema}, {tables} tables")));
+    }
+    let finish = |connection: &Connection| -> rusqlite::Result<()> {
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        // Durable when the commit returns: the host hears of an exposure only after it.
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        if fresh {
+            connection.execute_batch(&format!(
+                "BEGIN IMMEDIATE;
+                 CREATE TABLE bot (id INTEGER PRIMARY KEY, account TEXT NOT NULL, agent TEXT NOT NULL, UNIQUE (account, agent));
+                 CREATE TABLE mark (
+                   bot INTEGER NOT NULL, generation INTEGER NOT NULL, entry TEXT NOT NULL, part INTEGER NOT NULL,
+                   seq INTEGER NOT NULL, digest BLOB, first INTEGER NOT NULL, edit INTEGER, deleted INTEGER, author INTEGER NOT NULL,
+                   PRIMARY KEY (bot, generation, entry, part)
+                 ) WITHOUT ROWID;
+                 PRAGMA application_id = {APPLICATION_ID};
+                 PRAGMA user_version = {SCHEMA};
+                 COMMIT;"
+            ))?;
+        }
+        Ok(())
+    };
+    finish(&connection).map_err(classify)?;
+    Ok(connection)
+}
+
+/// Only what SQLite itself calls corrupt or no database is foreign; everything else may pass.
+fn classify(error: rusqlite::Error) -> Error {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Error::Foreign(error.to_string()),
+        _ => Error::Disk(error.to_string()),
+    }
+}
+
+fn suffixed(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+    use crate::mirror::Batch;
+
+    fn mark(entry: &str, first: u64) -> Mark {
+        Mark {
+            entry: EntryId::from(entry),
+            part: Part::Entry,
+            seq: u64::MAX,
+            digest: Some(Digest::of("你好")),
+            first,
+            edit: Some(u64::MAX),
+            delete: None,
+            author: Author::Bot,
+        }
+    }
+
+    fn commit(generation: u64, clear: bool, marks: Vec<Mark>) -> Commit {
+        Commit {
+            account: "a".to_owned(),
+            agent: AgentId::from("bot"),
+            batch: Batch { id: 1, clear, generation, marks },
+        }
+    }
+
+    fn load(index: &mut Sqlite) -> Vec<(u64, Mark)> {
+        index.load("a", &AgentId::from("bot")).expect("loads").marks
+    }
+
+    #[test]
+    fn d8_marks_come_back_whole_after_a_restart() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let path = dir.path().join("index.sqlite3");
+        let mut index = Sqlite::at(path.clone());
+        let answer = Mark {
+            part: Part::Answer,
+            digest: None,
+            delete: Some(9),
+            edit: None,
+            author: Author::Account,
+            ..mark("t1", 3)
+        };
+        index.commit(&[commit(7, false, vec![mark("t1", 2), answer.clone()])]).expect("commits");
+        drop(index);
+        let mut index = Sqlite::at(path.clone());
+        assert_eq!(load(&mut index), vec![(7, mark("t1", 2)), (7, answer)]);
+        assert_eq!(index.load("b", &AgentId::from("bot")).expect("loads"), Stored::default(), "another account's");
+        assert_eq!(fs::metadata(&path).expect("stat").permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn d8_a_change_of_generation_deletes_every_generation_of_that_bot_alone() {
+        let mut index = Sqlite::in_memory();
+        let other = Commit { agent: AgentId::from("other"), ..commit(1, false, vec![mark("o", 1)]) };
+        index
+            .commit(&[commit(1, false, vec![mark("x", 1)]), commit(2, false, vec![mark("y", 1)]), other])
+            .expect("commits");
+        index.commit(&[commit(3, true, vec![mark("z", 4)])]).expect("commits");
+        assert_eq!(load(&mut index), vec![(3, mark("z", 4))]);
+        assert_eq!(index.load("a", &AgentId::from("other")).expect("loads").marks.len(), 1);
+    }
+
+    #[test]
+    fn a_file_that_is_no_database_or_not_ours_is_set_aside_and_a_new_one_made() {
+        for content in [b"this is not an SQLite file, but long enough to have a header of one hundred bytes, which SQLite reads.....".to_vec(), {
+            let dir = tempfile::tempdir().expect("tempdir");
+            let path = dir.path().join("other.db");
+            Connection::open(&path).expect("opens").execute_batch("CREATE TABLE t (x)").expect("creates");
+            fs::read(&path).expect("reads")
+        }] {
+            let dir = tempfile::tempdir().expect("tempdir");
+            let path = dir.path().join("index.sqlite3");
+            fs::write(&path, &content).expect("writes");
+            let mut index = Sqlite::at(path.clone());
+            assert_eq!(load(&mut index), vec![]);
+            let aside = index.take_set_aside();
+            assert_eq!(aside.len(), 1);
+            assert_eq!(fs::read(&aside[0]).expect("reads"), content, "kept as it was");
+            index.commit(&[commit(1, false, vec![mark("x", 1)])]).expect("commits to the new one");
+        }
+    }
+
+    #[test]
+    fn a_folder_that_cant_be_written_is_an_error_that_passes() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let path = dir.path().join("missing").join("index.sqlite3");
+        let mut index = Sqlite::at(path.clone());
+        let error = index.commit(&[commit(1, false, vec![mark("x", 1)])]).expect_err("no folder");
+        assert!(matches!(error, Error::Disk(_)), "{error}");
+        fs::create_dir(dir.path().join("missing")).expect("mkdir");
+        index.commit(&[commit(1, false, vec![mark("x", 1)])]).expect("commits once the folder is there");
+        assert!(index.take_set_aside().is_empty());
+    }
+
+    #[test]
+    fn a_symlink_in_place_of_the_index_is_not_followed() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let path = dir.path().join("index.sqlite3");
+        let elsewhere = dir.path().join("elsewhere");
+        fs::write(&elsewhere, b"").expect("writes");
+        std::os::unix::fs::symlink(&elsewhere, &path).expect("links");
+        let mut index = Sqlite::at(path);
+        index.commit(&[commit(1, false, vec![mark("x", 1)])]).expect_err("refused");
+        assert_eq!(fs::read(&elsewhere).expect("reads"), b"");
+    }
+}
