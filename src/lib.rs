@@ -3,4 +3,5 @@
 pub mod auth;
 pub mod model;
 pub mod records;
+pub mod rpc;
 pub mod upstream;
