@@ -5,4 +5,5 @@ pub mod index;
 pub mod mirror;
 pub mod model;
 pub mod records;
+pub mod rpc;
 pub mod upstream;

@@ -3,12 +3,24 @@
 //! Two sides: [`Handle`] for hosts (read, feed, post, sign-in commands) and [`Publisher`] for the loop. The state between them is behind one std
 //! `Mutex`, held for moments and never across an await. Hosts never wait for the loop to read.
 
+mod feed;
+mod ids;
+mod log;
+mod provider;
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
 use crate::model::{Activity, Bot, EntryId, Part, RecordId, Wall};
+
+pub use feed::{Mark, Notice, StatusView};
+pub use ids::{bot_id, container_id, record_id, self_id};
+pub use log::{PAGE_BYTES, Page, Span, Transcript};
+pub use provider::{Bound, Feed, Gone, Handle, Place, PostRefusal, PostRequest, Publisher, ReadError, RecordView, new};
 
 /// What the resource page shows of the sign-in.
 #[derive(Clone, Debug, PartialEq, Eq)]

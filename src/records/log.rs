@@ -1,0 +1,225 @@
+//! The exposed messages of one record, and their pages.
+
+use crate::model::{Message, Part, Version};
+
+/// A page ends before this much text, in bytes of UTF-8.
+pub const PAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// Where a page lies. Numbers are wider than any cursor of ours: whatever a host writes beyond a u64 is above every message, and saturating it
+/// to a u128 keeps that true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Span {
+    /// The newest messages.
+    Newest,
+    /// The messages next above the number.
+    After(u128),
+    /// The messages next below the number.
+    Before(u128),
+}
+
+/// One page of a record's messages.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page {
+    /// The generation of every cursor and id in it.
+    pub generation: u64,
+    /// Ascending.
+    pub messages: Vec<Message>,
+    /// The number of the head; `None` while the record is empty.
+    pub head: Option<u64>,
+    /// Whether the record holds messages below the page (for an empty page: below its place).
+    pub more_before: bool,
+    /// Whether the record holds messages above the page.
+    pub more_after: bool,
+}
+
+/// The messages of one record in one generation, sorted by [`Message::order`].
+///
+/// Invariants: nothing in it ever changes; the head is at least the highest number held and only grows. Appending is O(1) amortized, a page costs
+/// a binary search and its own length.
+#[derive(Clone, Debug)]
+pub struct Transcript {
+    generation: u64,
+    head: Option<u64>,
+    messages: Vec<Message>,
+}
+
+impl Transcript {
+    /// What the first full read exposed. `head` may be above every message: the index remembers cursors of messages that are gone.
+    #[must_use]
+    pub fn new(generation: u64, mut messages: Vec<Message>, head: Option<u64>) -> Self {
+        messages.sort_by_key(Message::order);
+        messages.shrink_to_fit();
+        let head = head.max(messages.last().map(|message| message.number));
+        Self {
+            generation,
+            head,
+            messages,
+        }
+    }
+
+    /// Its generation.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The number of its head.
+    #[must_use]
+    pub fn head(&self) -> Option<u64> {
+        self.head
+    }
+
+    /// How many messages it holds.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Whether it holds none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// Adds messages and moves the head forward; a head that isn't further changes nothing.
+    pub fn append(&mut self, messages: Vec<Message>, head: u64) {
+        self.insert(messages);
+        self.head = self.head.max(Some(head));
+    }
+
+    /// Adds messages wherever they belong. Those above all others cost O(1); one below the head (a late body) moves what is above it.
+    pub fn insert(&mut self, messages: Vec<Message>) {
+        for message in messages {
+            let order = message.order();
+            self.head = self.head.max(Some(message.number));
+            if self.messages.last().is_none_or(|last| last.order() <= order) {
+                self.messages.push(message);
+            } else {
+                let place = self.messages.partition_point(|held| held.order() <= order);
+                self.messages.insert(place, message);
+            }
+        }
+    }
+
+    /// The page at `span` with at most `limit` messages (at least 1).
+    ///
+    /// Messages that share a number stay together, so a page may exceed its limit to complete the last number it took; it ends before
+    /// [`PAGE_BYTES`] of text, but holds at least one number's messages where there is one.
+    #[must_use]
+    pub fn page(&self, span: Span, limit: usize) -> Page {
+        let (start, end) = match span {
+            Span::Newest => self.backward(self.messages.len(), limit),
+            Span::Before(number) => self.backward(self.first_at_least(number), limit),
+            Span::After(number) => self.forward(self.first_at_least(number.saturating_add(1)), limit),
+        };
+        Page {
+            generation: self.generation,
+            messages: self.messages[start..end].to_vec(),
+            head: self.head,
+            more_before: start > 0,
+            more_after: end < self.messages.len(),
+        }
+    }
+
+    /// The message that carries `id`, if it is held. A base, an edit and a delete are messages of their own.
+    ///
+    /// Goes from the newest down: people answer what was said last.
+    #[must_use]
+    pub fn find(&self, id: &str) -> Option<&Message> {
+        let wanted = ParsedId::parse(id)?;
+        if wanted.generation != self.generation {
+            return None;
+        }
+        self.messages
+            .iter()
+            .rev()
+            .find(|message| wanted.names(message, self.generation))
+    }
+
+    /// Index of the first message whose number is at least `number`.
+    fn first_at_least(&self, number: u128) -> usize {
+        self.messages
+            .partition_point(|message| u128::from(message.number) < number)
+    }
+
+    fn forward(&self, start: usize, limit: usize) -> (usize, usize) {
+        let mut end = start;
+        let mut bytes = 0;
+        while end < self.messages.len() && end - start < limit {
+            let number = self.messages[end].number;
+            let group = self.messages[end..].iter().take_while(|m| m.number == number);
+            let (count, size) = group.fold((0, 0), |(count, size), m| (count + 1, size + m.text.len()));
+            if end > start && bytes + size >= PAGE_BYTES {
+                break;
+            }
+            bytes += size;
+            end += count;
+        }
+        (start, end)
+    }
+
+    fn backward(&self, end: usize, limit: usize) -> (usize, usize) {
+        let mut start = end;
+        let mut bytes = 0;
+        while start > 0 && end - start < limit {
+            let number = self.messages[start - 1].number;
+            let group = self.messages[..start].iter().rev().take_while(|m| m.number == number);
+            let (count, size) = group.fold((0, 0), |(count, size), m| (count + 1, size + m.text.len()));
+            if start < end && bytes + size >= PAGE_BYTES {
+                break;
+            }
+            bytes += size;
+            start -= count;
+        }
+        (start, end)
+    }
+}
+
+/// A message id taken apart, so that a search over a long record allocates for the few messages alone that could match.
+struct ParsedId<'a> {
+    id: &'a str,
+    generation: u64,
+    /// The entry's id as escaped by `base_id`: it holds no `:`.
+    entry: &'a str,
+    part: Part,
+    version: Version,
+}
+
+impl<'a> ParsedId<'a> {
+    fn parse(id: &'a str) -> Option<Self> {
+        let mut parts = id.split(':');
+        let generation = parts.next()?.parse().ok()?;
+        let entry = parts.next()?;
+        let (part, version) = match (parts.next(), parts.next(), parts.next()) {
+            (None, ..) => (Part::Entry, Version::Base),
+            (Some("reply"), None, _) => (Part::Answer, Version::Base),
+            (Some("edit"), Some(_), None) => (Part::Entry, Version::Edit),
+            (Some("delete"), Some(_), None) => (Part::Entry, Version::Delete),
+            (Some("reply"), Some("edit"), Some(_)) => (Part::Answer, Version::Edit),
+            (Some("reply"), Some("delete"), Some(_)) => (Part::Answer, Version::Delete),
+            _ => return None,
+        };
+        Some(Self {
+            id,
+            generation,
+            entry,
+            part,
+            version,
+        })
+    }
+
+    fn names(&self, message: &Message, generation: u64) -> bool {
+        message.part == self.part
+            && message.version == self.version
+            && self.may_be(message.entry.as_str())
+            && message.id(generation) == self.id
+    }
+
+    /// A cheap no for nearly every other entry: the last byte of an id survives escaping unless it is a `:`.
+    fn may_be(&self, entry: &str) -> bool {
+        entry.ends_with(':') || entry.as_bytes().last() == self.entry.as_bytes().last()
+    }
+}
+
+#[cfg(test)]
+mod tests;
