@@ -1,9 +1,11 @@
 //! The Grok Bot record provider for Coda.
 
 pub mod auth;
+pub mod clock;
 pub mod index;
 pub mod mirror;
 pub mod model;
 pub mod records;
 pub mod rpc;
 pub mod upstream;
+pub mod watch;

@@ -71,8 +71,8 @@ impl Sqlite {
     fn put_aside(&mut self) -> Result<(), Error> {
         self.connection = None;
         let Some(path) = &self.path else { return Ok(()) };
-        let target = (1..)
-            .map(|count: u32| suffixed(path, &format!(".bad-{count}")))
+        let target = (1..=u32::MAX)
+            .map(|count| suffixed(path, &format!(".bad-{count}")))
             .find(|candidate| !candidate.exists())
             .ok_or_else(|| Error::Disk("no name left to set the index aside".to_owned()))?;
         // The log beside it belongs to the old file: with a new one it would be replayed into it.
@@ -201,7 +201,8 @@ fn prepare(connection: Connection) -> Result<Connection, Error> {
         connection.busy_timeout(BUSY)?;
         let application = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
         let schema = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-        let tables = connection.query_row("SELECT count(*) FROM sqlite_schema WHERE type = 'table'", [], |row| row.get(0))?;
+        let tables =
+            connection.query_row("SELECT count(*) FROM sqlite_schema WHERE type = 'table'", [], |row| row.get(0))?;
         Ok((application, schema, tables))
     };
     let (application, schema, tables) = setup(&connection).map_err(classify)?;
@@ -234,6 +235,7 @@ fn prepare(connection: Connection) -> Result<Connection, Error> {
 }
 
 /// Only what SQLite itself calls corrupt or no database is foreign; everything else may pass.
+#[expect(clippy::needless_pass_by_value, reason = "given to map_err")]
 fn classify(error: rusqlite::Error) -> Error {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Error::Foreign(error.to_string()),

@@ -147,10 +147,7 @@ impl Queue {
         let Some(row) = self.rows.get_mut(record) else {
             return;
         };
-        for place in [row.put.take(), row.head.take(), row.activity.take()]
-            .into_iter()
-            .flatten()
-        {
+        for place in [row.put.take(), row.head.take(), row.activity.take()].into_iter().flatten() {
             self.keys.remove(&place);
         }
         row.failure = None;
@@ -201,8 +198,7 @@ impl Queue {
     fn tell_status(&mut self, state: &State) -> Option<Notice> {
         self.status = None;
         let mut view = state.status_view();
-        view.items
-            .retain(|(record, _)| self.rows.get(record).is_some_and(|row| row.known));
+        view.items.retain(|(record, _)| self.rows.get(record).is_some_and(|row| row.known));
         Some(Notice::Status(view))
     }
 
@@ -244,10 +240,7 @@ impl Queue {
         Some(Notice::Activity {
             record,
             agent: view.info.bot.agent_id.clone(),
-            notice: ActivityNotice {
-                activity: view.activity,
-                failure,
-            },
+            notice: ActivityNotice { activity: view.activity, failure },
         })
     }
 
@@ -255,13 +248,8 @@ impl Queue {
         let row = self.rows.get_mut(&record)?;
         let (_, reason) = row.withdrawn.take()?;
         // What is queued for a record that came back stays; what was told of its former life doesn't count for the new one.
-        let back = Row {
-            put: row.put,
-            head: row.head,
-            activity: row.activity,
-            failure: row.failure.take(),
-            ..Row::default()
-        };
+        let back =
+            Row { put: row.put, head: row.head, activity: row.activity, failure: row.failure.take(), ..Row::default() };
         if back.put.is_some() {
             *row = back;
         } else {

@@ -50,10 +50,7 @@ mod tests {
 
     #[test]
     fn h11_agent_ids_are_encoded_as_encode_uri_component_does() {
-        let account = Account {
-            digest: "ab12".into(),
-            name: "N".into(),
-        };
+        let account = Account { digest: "ab12".into(), name: "N".into() };
         // Right-hand sides as Node 20 writes them.
         for (agent, encoded) in [
             ("plain-1_2.3", "plain-1_2.3"),

@@ -50,11 +50,7 @@ impl Transcript {
         messages.sort_by_key(Message::order);
         messages.shrink_to_fit();
         let head = head.max(messages.last().map(|message| message.number));
-        Self {
-            generation,
-            head,
-            messages,
-        }
+        Self { generation, head, messages }
     }
 
     /// Its generation.
@@ -130,16 +126,12 @@ impl Transcript {
         if wanted.generation != self.generation {
             return None;
         }
-        self.messages
-            .iter()
-            .rev()
-            .find(|message| wanted.names(message, self.generation))
+        self.messages.iter().rev().find(|message| wanted.names(message, self.generation))
     }
 
     /// Index of the first message whose number is at least `number`.
     fn first_at_least(&self, number: u128) -> usize {
-        self.messages
-            .partition_point(|message| u128::from(message.number) < number)
+        self.messages.partition_point(|message| u128::from(message.number) < number)
     }
 
     fn forward(&self, start: usize, limit: usize) -> (usize, usize) {
@@ -199,13 +191,7 @@ impl<'a> ParsedId<'a> {
             (Some("reply"), Some("delete"), Some(_)) => (Part::Answer, Version::Delete),
             _ => return None,
         };
-        Some(Self {
-            id,
-            generation,
-            entry,
-            part,
-            version,
-        })
+        Some(Self { id, generation, entry, part, version })
     }
 
     fn names(&self, message: &Message, generation: u64) -> bool {

@@ -15,13 +15,8 @@ use crate::model::{Activity, Cursor, Message, RecordId};
 /// Makes the two sides of the provider's state. `commands` is where hosts' wishes go; the loop holds its receiver.
 #[must_use]
 pub fn new(commands: mpsc::Sender<Command>) -> (Handle, Publisher) {
-    let shared = Arc::new(Shared {
-        state: Mutex::new(State::default()),
-    });
-    let handle = Handle {
-        shared: Arc::clone(&shared),
-        commands,
-    };
+    let shared = Arc::new(Shared { state: Mutex::new(State::default()) });
+    let handle = Handle { shared: Arc::clone(&shared), commands };
     (handle, Publisher { shared })
 }
 
@@ -156,11 +151,7 @@ struct Subscriber {
 impl Default for State {
     fn default() -> Self {
         Self {
-            status: Status {
-                state: SignInState::SignedOut,
-                account: None,
-                message: None,
-            },
+            status: Status { state: SignInState::SignedOut, account: None, message: None },
             records: HashMap::new(),
             feeds: HashMap::new(),
             next_place: 0,
@@ -171,19 +162,12 @@ impl Default for State {
 
 impl Record {
     fn view(&self) -> RecordView {
-        RecordView {
-            info: Arc::clone(&self.info),
-            head: self.head(),
-            activity: self.activity.clone(),
-        }
+        RecordView { info: Arc::clone(&self.info), head: self.head(), activity: self.activity.clone() }
     }
 
     fn head(&self) -> Option<Cursor> {
         let transcript = self.transcript.as_ref()?;
-        Some(Cursor {
-            generation: transcript.generation(),
-            number: transcript.head()?,
-        })
+        Some(Cursor { generation: transcript.generation(), number: transcript.head()? })
     }
 }
 
@@ -238,6 +222,14 @@ impl Publisher {
         }
     }
 
+    /// How many messages a record holds, for `doctor`.
+    #[must_use]
+    pub fn messages(&self, record: &RecordId) -> u64 {
+        let state = self.shared.lock();
+        let transcript = state.records.get(record).and_then(|record| record.transcript.as_ref());
+        transcript.map_or(0, |transcript| transcript.len() as u64)
+    }
+
     /// A record is new, or something of its Bot or account changed. Hosts hear of it where the title or a participant did.
     pub fn put(&self, info: RecordInfo) {
         let mut state = self.shared.lock();
@@ -251,13 +243,7 @@ impl Publisher {
             }
         } else {
             state.next_place += 1;
-            let record = Record {
-                place,
-                info: Arc::new(info),
-                generation: None,
-                transcript: None,
-                activity: None,
-            };
+            let record = Record { place, info: Arc::new(info), generation: None, transcript: None, activity: None };
             state.records.insert(id.clone(), record);
         }
         state.tell(|queue| queue.put(&id));
@@ -401,17 +387,10 @@ impl Handle {
         let id = state.next_feed;
         state.next_feed += 1;
         let queue = Queue::snapshot(state.in_order().into_iter().map(|record| record.info.id.clone()));
-        let subscriber = Subscriber {
-            queue,
-            wake: Arc::clone(&wake),
-        };
+        let subscriber = Subscriber { queue, wake: Arc::clone(&wake) };
         state.feeds.insert(id, subscriber);
         drop(state);
-        Feed {
-            shared: Arc::clone(&self.shared),
-            id,
-            wake,
-        }
+        Feed { shared: Arc::clone(&self.shared), id, wake }
     }
 
     /// Hands a post to the loop. The receiver gets the outcome; where the sender was dropped, nobody can be sure. A loop that has stopped or has
@@ -446,10 +425,7 @@ impl Handle {
         };
         let message = held.transcript.as_ref().and_then(|transcript| transcript.find(id));
         let message = message.ok_or(PostRefusal::UnknownReply)?;
-        Ok(Some(ReplyTarget {
-            entry: message.entry.clone(),
-            part: message.part,
-        }))
+        Ok(Some(ReplyTarget { entry: message.entry.clone(), part: message.part }))
     }
 
     /// Begins a sign-in, or gives the pending one's link. The inner error is the loop's reason.

@@ -8,21 +8,14 @@ use super::*;
 use crate::model::{Account, Activity, AgentId, Author, Cursor, EntryId, Harness, Message, TurnFailure, Version, Wall};
 
 fn account() -> Account {
-    Account {
-        digest: "d1".into(),
-        name: "小明".into(),
-    }
+    Account { digest: "d1".into(), name: "小明".into() }
 }
 
 fn info(agent: &str, name: &str) -> RecordInfo {
     let agent_id = AgentId::from(agent);
     RecordInfo {
         id: record_id(&account(), &agent_id),
-        bot: Bot {
-            agent_id,
-            name: name.into(),
-            harness: Harness::Other,
-        },
+        bot: Bot { agent_id, name: name.into(), harness: Harness::Other },
         account: account(),
     }
 }
@@ -43,21 +36,13 @@ fn message(number: u64) -> Message {
 }
 
 fn busy(status: &str) -> ActivityNotice {
-    ActivityNotice {
-        activity: Some(Activity {
-            status: Arc::from(status),
-        }),
-        failure: None,
-    }
+    ActivityNotice { activity: Some(Activity { status: Arc::from(status) }), failure: None }
 }
 
 fn idle(failed: bool) -> ActivityNotice {
     ActivityNotice {
         activity: None,
-        failure: failed.then(|| TurnFailure {
-            code: Arc::from("TIMEOUT"),
-            summary: Arc::from("s"),
-        }),
+        failure: failed.then(|| TurnFailure { code: Arc::from("TIMEOUT"), summary: Arc::from("s") }),
     }
 }
 
@@ -105,10 +90,7 @@ fn h14_a_record_is_not_ready_until_it_was_opened_and_again_after_a_reset() {
     assert_eq!(handle.read(&id, Bound::Newest, 50).unwrap().messages, [message(5)]);
     publisher.reset(&id, Some(4));
     assert_eq!(handle.read(&id, Bound::Newest, 50), Err(ReadError::NotReady));
-    assert_eq!(
-        handle.read(&id, after(3, 5), 50),
-        Err(ReadError::HistoryReset { head: None })
-    );
+    assert_eq!(handle.read(&id, after(3, 5), 50), Err(ReadError::HistoryReset { head: None }));
     assert_eq!(handle.read(&id, after(4, 0), 50), Err(ReadError::NotReady));
     publisher.reset(&id, None);
     assert_eq!(handle.read(&id, after(3, 5), 50), Err(ReadError::NotReady));
@@ -120,15 +102,9 @@ fn h13_cursor_of_another_generation_is_history_reset() {
     let id = info("a", "A").id;
     publisher.put(info("a", "A"));
     publisher.opened(&id, 3, vec![message(5)], Some(5));
-    let head = Some(Cursor {
-        generation: 3,
-        number: 5,
-    });
+    let head = Some(Cursor { generation: 3, number: 5 });
     for generation in [0, 2, 4, u128::MAX] {
-        assert_eq!(
-            handle.read(&id, after(generation, 5), 50),
-            Err(ReadError::HistoryReset { head })
-        );
+        assert_eq!(handle.read(&id, after(generation, 5), 50), Err(ReadError::HistoryReset { head }));
     }
     assert!(handle.read(&id, after(3, u128::MAX), 50).unwrap().messages.is_empty());
 }
@@ -142,10 +118,7 @@ fn h4_heads_and_activities_coalesce_in_their_older_place_with_the_newer_value() 
     publisher.opened(&a, 1, vec![], None);
     publisher.opened(&b, 1, vec![], None);
     let mut feed = handle.feed();
-    assert_eq!(
-        draw(&drain(&mut feed)),
-        ["status 0", "put A null", "put B null", "status 2"]
-    );
+    assert_eq!(draw(&drain(&mut feed)), ["status 0", "put A null", "put B null", "status 2"]);
     publisher.append(&a, vec![message(1)], 1);
     publisher.activity(&a, busy("one"));
     publisher.append(&b, vec![message(1)], 1);
@@ -174,10 +147,7 @@ fn h4_a_withdrawal_drops_what_was_queued_and_a_put_never_told() {
     publisher.put(info("a", "A2"));
     publisher.withdraw(&id, Withdrawal::Account);
     publisher.put(info("a", "A3"));
-    assert_eq!(
-        draw(&drain(&mut feed)),
-        ["withdrawn Account", "put A3 null", "status 1"]
-    );
+    assert_eq!(draw(&drain(&mut feed)), ["withdrawn Account", "put A3 null", "status 1"]);
 }
 
 #[test]
@@ -258,44 +228,25 @@ fn h16_replies_resolve_against_the_messages_held() {
         text: Arc::from("hi"),
         reply_to: reply_to.map(str::to_owned),
     };
-    assert_eq!(
-        handle.post(request(&id, None)).unwrap_err(),
-        PostRefusal::RecordNotFound
-    );
+    assert_eq!(handle.post(request(&id, None)).unwrap_err(), PostRefusal::RecordNotFound);
     publisher.put(info("a", "A"));
-    assert_eq!(
-        handle.post(request(&id, Some("1:e1"))).unwrap_err(),
-        PostRefusal::UnknownReply
-    );
+    assert_eq!(handle.post(request(&id, Some("1:e1"))).unwrap_err(), PostRefusal::UnknownReply);
     publisher.opened(&id, 1, vec![message(1)], Some(1));
-    assert_eq!(
-        handle.post(request(&id, Some("2:e1"))).unwrap_err(),
-        PostRefusal::UnknownReply
-    );
+    assert_eq!(handle.post(request(&id, Some("2:e1"))).unwrap_err(), PostRefusal::UnknownReply);
     let _outcome = handle.post(request(&id, Some("1:e1"))).unwrap();
     let Some(Command::Post { reply_to, .. }) = wishes.try_recv().ok() else {
         panic!("no post came");
     };
     let entry = EntryId::from("e1");
-    assert_eq!(
-        reply_to,
-        Some(ReplyTarget {
-            entry,
-            part: Part::Entry
-        })
-    );
+    assert_eq!(reply_to, Some(ReplyTarget { entry, part: Part::Entry }));
 }
 
 #[test]
 fn post4_a_post_that_the_loop_cannot_take_is_not_sent() {
     let (handle, publisher, wishes) = sides();
     publisher.put(info("a", "A"));
-    let request = PostRequest {
-        record: info("a", "A").id,
-        message_id: uuid::Uuid::nil(),
-        text: Arc::from("hi"),
-        reply_to: None,
-    };
+    let request =
+        PostRequest { record: info("a", "A").id, message_id: uuid::Uuid::nil(), text: Arc::from("hi"), reply_to: None };
     let mut taken: Vec<_> = (0..4).map(|_| handle.post(request.clone()).unwrap()).collect();
     assert!(taken.iter_mut().all(|outcome| outcome.try_recv().is_err()));
     let mut full = handle.post(request.clone()).unwrap();
@@ -368,10 +319,7 @@ impl Reader {
         match notice {
             Notice::Status(view) => {
                 for (record, _) in &view.items {
-                    prop_assert!(
-                        self.records.contains_key(record),
-                        "a status names a record before its put"
-                    );
+                    prop_assert!(self.records.contains_key(record), "a status names a record before its put");
                 }
                 self.status = Some(view);
             }
@@ -394,10 +342,7 @@ impl Reader {
                 let Some(view) = self.records.get_mut(&record) else {
                     return Err(TestCaseError::fail("an activity of a record that isn't there"));
                 };
-                prop_assert!(
-                    notice.failure.is_some() || view.activity != notice.activity,
-                    "nothing new"
-                );
+                prop_assert!(notice.failure.is_some() || view.activity != notice.activity, "nothing new");
                 view.activity = notice.activity;
             }
         }

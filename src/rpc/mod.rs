@@ -133,10 +133,7 @@ pub struct ErrorObject {
 /// # Errors
 /// A [`Reject`] that is to be answered.
 pub fn parse(text: &str) -> Result<Message, Reject> {
-    let reject = |id: Option<Id>, fault| Reject {
-        id: id.unwrap_or_else(Id::null),
-        fault,
-    };
+    let reject = |id: Option<Id>, fault| Reject { id: id.unwrap_or_else(Id::null), fault };
     let raw: &RawValue = serde_json::from_str(text).map_err(|_| reject(None, Fault::NotJson))?;
     match raw.get().as_bytes().first() {
         Some(b'{') => {}
@@ -161,10 +158,7 @@ pub fn parse(text: &str) -> Result<Message, Reject> {
             (Some(result), None) => Ok((*result).to_owned()),
             (None, None) => return Err(fault()),
         };
-        return Ok(Message::Response {
-            id: id.clone().ok_or_else(fault)?,
-            result,
-        });
+        return Ok(Message::Response { id: id.clone().ok_or_else(fault)?, result });
     };
     let method: String = serde_json::from_str(method.get()).map_err(|_| fault())?;
     let params = match fields.get("params") {
@@ -211,44 +205,26 @@ struct CallText<'a, P> {
 /// The text of a response.
 #[must_use]
 pub fn response(id: &Id, result: &RawValue) -> String {
-    write(&ResultText {
-        jsonrpc: "2.0",
-        id: &id.0,
-        result,
-    })
+    write(&ResultText { jsonrpc: "2.0", id: &id.0, result })
 }
 
 /// The text of an error response.
 #[must_use]
 pub fn error<D: Serialize>(id: &Id, code: i32, message: &str, data: &D) -> String {
     let error = ErrorBody { code, message, data };
-    write(&ErrorText {
-        jsonrpc: "2.0",
-        id: &id.0,
-        error,
-    })
+    write(&ErrorText { jsonrpc: "2.0", id: &id.0, error })
 }
 
 /// The text of a notification.
 #[must_use]
 pub fn notification<P: Serialize>(method: &str, params: &P) -> String {
-    write(&CallText {
-        jsonrpc: "2.0",
-        id: None,
-        method,
-        params,
-    })
+    write(&CallText { jsonrpc: "2.0", id: None, method, params })
 }
 
 /// The text of a request of ours.
 #[must_use]
 pub fn request<P: Serialize>(id: u64, method: &str, params: &P) -> String {
-    write(&CallText {
-        jsonrpc: "2.0",
-        id: Some(id),
-        method,
-        params,
-    })
+    write(&CallText { jsonrpc: "2.0", id: Some(id), method, params })
 }
 
 fn write(message: &impl Serialize) -> String {
@@ -271,10 +247,7 @@ mod tests {
         let Message::Request { id, method, params } = request else {
             panic!("{request:?}");
         };
-        assert_eq!(
-            (id.to_string().as_str(), method.as_str(), params.unwrap().get()),
-            ("\"a\"", "m", r#"{"x":1}"#)
-        );
+        assert_eq!((id.to_string().as_str(), method.as_str(), params.unwrap().get()), ("\"a\"", "m", r#"{"x":1}"#));
         let said = parse(r#"{"jsonrpc":"2.0","method":"m","params":[]}"#).unwrap();
         assert!(matches!(said, Message::Notification { params: Some(_), .. }));
         let answer = parse(r#"{"jsonrpc":"2.0","id":7,"result":null}"#).unwrap();
@@ -284,13 +257,7 @@ mod tests {
             assert!(matches!(odd, Message::Response { result: Err(_), .. }));
         }
         let refused = parse(r#"{"jsonrpc":"2.0","id":7,"error":{"code":-1,"message":"no"}}"#).unwrap();
-        assert!(matches!(
-            refused,
-            Message::Response {
-                result: Err(ErrorObject { code: -1, .. }),
-                ..
-            }
-        ));
+        assert!(matches!(refused, Message::Response { result: Err(ErrorObject { code: -1, .. }), .. }));
     }
 
     #[test]
@@ -311,25 +278,15 @@ mod tests {
             let Message::Request { id: parsed, .. } = request else {
                 panic!("{request:?}");
             };
-            assert_eq!(
-                response(&parsed, RawValue::NULL),
-                format!(r#"{{"jsonrpc":"2.0","id":{id},"result":null}}"#)
-            );
+            assert_eq!(response(&parsed, RawValue::NULL), format!(r#"{{"jsonrpc":"2.0","id":{id},"result":null}}"#));
         }
     }
 
     #[test]
     fn h2_bad_json_is_a_parse_error_with_id_null() {
-        for text in [
-            "",
-            "{",
-            "nul",
-            "{\"a\":}",
-            "{} {}",
-            "\u{feff}{}",
-            "{'a':1}",
-            r#"{"jsonrpc":"2.0","id":1,"method":"m""#,
-        ] {
+        for text in
+            ["", "{", "nul", "{\"a\":}", "{} {}", "\u{feff}{}", "{'a':1}", r#"{"jsonrpc":"2.0","id":1,"method":"m""#]
+        {
             assert_eq!(fault(text), (Fault::NotJson, "null".into()), "{text}");
         }
         assert_eq!(Fault::NotJson.code(), -32700);
@@ -361,10 +318,7 @@ mod tests {
             (r#"{"jsonrpc":"2.0","id":true,"method":"m"}"#, "null"),
             (r#"{"jsonrpc":"2.0","id":"\ud800","method":"m"}"#, "null"),
             (r#"{"jsonrpc":"2.0","id":1}"#, "1"),
-            (
-                r#"{"jsonrpc":"2.0","id":1,"result":1,"error":{"code":1,"message":""}}"#,
-                "1",
-            ),
+            (r#"{"jsonrpc":"2.0","id":1,"result":1,"error":{"code":1,"message":""}}"#, "1"),
             (r#"{"jsonrpc":"2.0","id":1,"error":"no"}"#, "1"),
             (r#"{"jsonrpc":"2.0","result":1}"#, "null"),
         ] {
@@ -386,9 +340,6 @@ mod tests {
     fn texts_are_one_line() {
         let text = notification("m", &serde_json::json!({"text": "a\nb\u{2028}c"}));
         assert_eq!(text.lines().count(), 1);
-        assert_eq!(
-            request(3, "m", &()),
-            r#"{"jsonrpc":"2.0","id":3,"method":"m","params":null}"#
-        );
+        assert_eq!(request(3, "m", &()), r#"{"jsonrpc":"2.0","id":3,"method":"m","params":null}"#);
     }
 }

@@ -13,10 +13,7 @@ pub struct Pending<T> {
 
 impl<T> Default for Pending<T> {
     fn default() -> Self {
-        Self {
-            last: 0,
-            waiting: HashMap::new(),
-        }
+        Self { last: 0, waiting: HashMap::new() }
     }
 }
 

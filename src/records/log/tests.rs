@@ -21,11 +21,7 @@ fn message(number: u64, seq: u64, text: &str) -> Message {
 }
 
 fn filled(numbers: &[u64]) -> Transcript {
-    let messages = numbers
-        .iter()
-        .zip(0..)
-        .map(|(number, seq)| message(*number, seq, "x"))
-        .collect();
+    let messages = numbers.iter().zip(0..).map(|(number, seq)| message(*number, seq, "x")).collect();
     Transcript::new(7, messages, None)
 }
 
@@ -49,21 +45,14 @@ fn h12_newest_after_and_before_take_what_lies_next_to_their_bound() {
         (Span::Before(u128::MAX), vec![8, 10], true, false),
     ] {
         let page = transcript.page(span, 2);
-        assert_eq!(
-            (numbers(&page), page.more_before, page.more_after),
-            (expected, before, after),
-            "{span:?}"
-        );
+        assert_eq!((numbers(&page), page.more_before, page.more_after), (expected, before, after), "{span:?}");
     }
 }
 
 #[test]
 fn h12_an_empty_record_has_nothing_on_either_side() {
     let page = Transcript::new(7, vec![], Some(12)).page(Span::Newest, 50);
-    assert_eq!(
-        (page.messages.len(), page.more_before, page.more_after, page.head),
-        (0, false, false, Some(12))
-    );
+    assert_eq!((page.messages.len(), page.more_before, page.more_after, page.head), (0, false, false, Some(12)));
 }
 
 #[test]
@@ -78,12 +67,7 @@ fn h12_one_cursors_messages_are_never_split() {
 fn h12_a_page_ends_before_four_mebibytes_but_holds_one_cursors_messages() {
     let half = "啊".repeat(PAGE_BYTES / 6);
     let whole = "x".repeat(PAGE_BYTES);
-    let messages = vec![
-        message(1, 1, &half),
-        message(2, 2, &half),
-        message(3, 3, &half),
-        message(4, 4, &whole),
-    ];
+    let messages = vec![message(1, 1, &half), message(2, 2, &half), message(3, 3, &half), message(4, 4, &whole)];
     let transcript = Transcript::new(7, messages, None);
     let page = transcript.page(Span::After(0), 50);
     assert_eq!(numbers(&page), [1, 2]);
@@ -96,24 +80,10 @@ fn h12_a_page_ends_before_four_mebibytes_but_holds_one_cursors_messages() {
 #[test]
 fn a2_numbers_up_to_the_largest_u64_keep_their_places() {
     let transcript = filled(&[9_007_199_254_740_993, 9_007_199_254_740_994, u64::MAX]);
-    assert_eq!(
-        numbers(&transcript.page(Span::After(9_007_199_254_740_993), 1)),
-        [9_007_199_254_740_994]
-    );
-    assert_eq!(
-        numbers(&transcript.page(Span::Before(u128::from(u64::MAX) + 1), 1)),
-        [u64::MAX]
-    );
-    assert_eq!(
-        numbers(&transcript.page(Span::Before(u128::from(u64::MAX)), 1)),
-        [9_007_199_254_740_994]
-    );
-    assert!(
-        transcript
-            .page(Span::After(u128::from(u64::MAX)), 1)
-            .messages
-            .is_empty()
-    );
+    assert_eq!(numbers(&transcript.page(Span::After(9_007_199_254_740_993), 1)), [9_007_199_254_740_994]);
+    assert_eq!(numbers(&transcript.page(Span::Before(u128::from(u64::MAX) + 1), 1)), [u64::MAX]);
+    assert_eq!(numbers(&transcript.page(Span::Before(u128::from(u64::MAX)), 1)), [9_007_199_254_740_994]);
+    assert!(transcript.page(Span::After(u128::from(u64::MAX)), 1).messages.is_empty());
 }
 
 #[test]
@@ -136,19 +106,10 @@ fn h18_a_head_never_goes_back() {
 
 #[test]
 fn d3_inside_one_cursor_deletes_come_first_then_entries_then_answers() {
-    let answer = Message {
-        part: Part::Answer,
-        ..message(5, 1, "a")
-    };
-    let delete = Message {
-        version: Version::Delete,
-        ..message(5, 9, "")
-    };
+    let answer = Message { part: Part::Answer, ..message(5, 1, "a") };
+    let delete = Message { version: Version::Delete, ..message(5, 9, "") };
     let mut transcript = filled(&[]);
-    transcript.append(
-        vec![answer.clone(), message(5, 2, "e"), message(5, 1, "e"), delete.clone()],
-        5,
-    );
+    transcript.append(vec![answer.clone(), message(5, 2, "e"), message(5, 1, "e"), delete.clone()], 5);
     let page = transcript.page(Span::Newest, 1);
     assert_eq!(page.messages, [delete, message(5, 1, "e"), message(5, 2, "e"), answer]);
 }
@@ -156,20 +117,12 @@ fn d3_inside_one_cursor_deletes_come_first_then_entries_then_answers() {
 #[test]
 fn every_message_is_found_by_its_own_id_and_by_no_other() {
     let mut messages = vec![];
-    for (seq, entry) in ["plain", "a:b", "edit", "delete", "reply", "a:reply", "9", "小", ""]
-        .into_iter()
-        .enumerate()
-    {
+    for (seq, entry) in ["plain", "a:b", "edit", "delete", "reply", "a:reply", "9", "小", ""].into_iter().enumerate() {
         for part in [Part::Entry, Part::Answer] {
             for version in [Version::Base, Version::Edit, Version::Delete] {
                 let number = 100 + u64::try_from(messages.len()).unwrap();
                 let entry = EntryId::from(entry);
-                messages.push(Message {
-                    entry,
-                    part,
-                    version,
-                    ..message(number, seq as u64, "x")
-                });
+                messages.push(Message { entry, part, version, ..message(number, seq as u64, "x") });
             }
         }
     }

@@ -1,0 +1,285 @@
+//! Who is signed in, whose Bots these are, and which Bots there are.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+
+use sha2::{Digest as _, Sha256};
+
+use super::backoff::Backoff;
+use super::job::{Failed, Services};
+use super::posts::Posts;
+use super::stream::Link;
+use super::{BotState, ROSTER_EVERY, Trouble, Watch, texts, why};
+use crate::auth::Standing;
+use crate::model::{Account, AgentId, Bot, Now, Wall};
+use crate::records::{Failure, RecordInfo, SignInState, Status, Withdrawal, record_id};
+use crate::upstream::{Me, Roster};
+
+impl Watch {
+    /// Reads the sign-in anew and lists the Bots: every 30 s, after a sign-in or sign-out, and on `rosterChanged`.
+    pub(super) fn check_sign_in(&mut self, now: Now) {
+        self.roster_at = now.mono.after(ROSTER_EVERY);
+        let standing = self.services.sign_in.standing();
+        match &standing {
+            Standing::SignedOut => {
+                if self.account.is_some() || self.subject.is_some() {
+                    self.leave_account(Withdrawal::SignedOut);
+                    self.subject = None;
+                }
+            }
+            Standing::SignInAgain { cause, .. } => {
+                if !matches!(self.standing, Some(Standing::SignInAgain { .. })) {
+                    tracing::warn!(%cause, "the sign-in has ended");
+                    self.stop_link(now);
+                    for bot in self.bots.values_mut() {
+                        bot.posts.drop_all(Failure::SignedOut);
+                    }
+                }
+            }
+            Standing::SignedIn { subject, .. } => {
+                if self.subject.as_ref() != Some(subject) {
+                    // Whose it is isn't known before GetMe answered: nothing of the old account goes on with a token that may be another's.
+                    self.subject = Some(subject.clone());
+                    self.stop_link(now);
+                    self.me_backoff.reset();
+                    self.me_at = Some(now.mono);
+                    self.identified = false;
+                } else if self.identified {
+                    self.list_bots();
+                }
+            }
+        }
+        self.standing = Some(standing);
+    }
+
+    pub(super) fn signed_in(&self) -> bool {
+        matches!(self.standing, Some(Standing::SignedIn { .. }))
+    }
+
+    /// Whether posts and streams may go out: signed in, and as the account whose records these are.
+    pub(super) fn active(&self) -> bool {
+        self.signed_in() && self.identified && self.account.is_some()
+    }
+
+    pub(super) fn ask_me(&mut self) {
+        self.me_at = None;
+        // One that is under way is judged by its subject when it comes.
+        if !self.asking_me && self.signed_in() {
+            self.asking_me = true;
+            let subject = self.subject.clone().unwrap_or_default();
+            self.jobs.spawn(Services::me(self.services.clone(), subject));
+        }
+    }
+
+    pub(super) fn me(&mut self, now: Now, asked: &str, me: Result<Me, Failed>) {
+        self.asking_me = false;
+        if !self.signed_in() || self.identified {
+            return;
+        }
+        if self.subject.as_deref() != Some(asked) {
+            // The sign-in changed while it was asked: this answer may be another's.
+            self.me_at = Some(now.mono);
+            return;
+        }
+        let me = match me {
+            Ok(me) => me,
+            Err(error) => {
+                self.failed_call(now, &error, "GetMe");
+                let wait = self.me_backoff.next(error.retry_after(), fastrand::f64());
+                self.me_at = Some(now.mono.after(wait));
+                return;
+            }
+        };
+        let Some(Standing::SignedIn { subject, auth_id }) = &self.standing else { return };
+        // Only a successful answer without a userId falls back to authId.
+        let key = me.user_id.or(me.auth_id).or_else(|| auth_id.clone()).unwrap_or_else(|| subject.clone());
+        let account = Account { digest: digest(&key), name: me.name.unwrap_or_else(|| "Grok 账号".to_owned()) };
+        if self.account.as_ref().is_some_and(|old| old.digest != account.digest) {
+            self.leave_account(Withdrawal::Account);
+        }
+        self.identified = true;
+        self.me_backoff.reset();
+        self.trouble.list = None;
+        self.sign_in_note = None;
+        if self.account.as_ref() != Some(&account) {
+            self.account = Some(account);
+            let bots: Vec<Bot> = self.bots.values().map(|state| state.bot.clone()).collect();
+            for bot in bots {
+                self.put(&bot);
+            }
+        }
+        self.list_bots();
+    }
+
+    pub(super) fn list_bots(&mut self) {
+        if self.listing {
+            self.list_again = true;
+        } else if self.active() {
+            self.listing = true;
+            self.list_again = false;
+            self.jobs.spawn(Services::roster(self.services.clone()));
+        }
+    }
+
+    pub(super) fn roster(&mut self, now: Now, roster: Result<Roster, Failed>) {
+        self.listing = false;
+        if !self.active() {
+            return;
+        }
+        match roster {
+            Ok(roster) => {
+                self.trouble.list = None;
+                if roster.skipped > 0 && self.once_an_hour(now.mono, "roster".to_owned()) {
+                    tracing::warn!(
+                        skipped = roster.skipped,
+                        "listed agents without an agentId, or unreadable, are left out"
+                    );
+                }
+                if let Some(date) = roster.date {
+                    self.clock_skew_ms = Some(date.0.saturating_sub(now.wall.0));
+                }
+                self.listed = true;
+                self.apply_roster(roster.bots);
+            }
+            Err(error) => self.failed_call(now, &error, "ListGrokBotAgents"),
+        }
+        if self.list_again {
+            self.list_bots();
+        }
+    }
+
+    /// A complete list: new Bots come, missing ones go, names and harnesses change.
+    fn apply_roster(&mut self, bots: Vec<Bot>) {
+        let listed: HashSet<&AgentId> = bots.iter().map(|bot| &bot.agent_id).collect();
+        for gone in self.agents().iter().filter(|agent| !listed.contains(agent)) {
+            self.drop_bot(gone, Withdrawal::Deleted);
+        }
+        for bot in bots {
+            match self.bots.get_mut(&bot.agent_id) {
+                Some(state) => {
+                    let renamed = state.bot.name != bot.name;
+                    // A changed harness counts from the Bot's next full read.
+                    state.bot = bot.clone();
+                    if renamed {
+                        self.put(&bot);
+                    }
+                }
+                None => self.add_bot(bot),
+            }
+        }
+    }
+
+    fn put(&self, bot: &Bot) {
+        if let Some(account) = &self.account {
+            self.publisher.put(RecordInfo {
+                id: record_id(account, &bot.agent_id),
+                bot: bot.clone(),
+                account: account.clone(),
+            });
+        }
+    }
+
+    fn add_bot(&mut self, bot: Bot) {
+        let Some(account) = &self.account else { return };
+        self.put(&bot);
+        self.lives += 1;
+        let state = BotState {
+            record: record_id(account, &bot.agent_id),
+            life: self.lives,
+            mirror: None,
+            load_at: None,
+            covered: false,
+            needs_read: true,
+            touched: crate::model::Mono::default(),
+            timer: None,
+            page_backoff: Backoff::new(std::time::Duration::from_secs(1), std::time::Duration::from_mins(1)),
+            posts: Posts::default(),
+            bot,
+        };
+        let agent = state.bot.agent_id.clone();
+        self.bots.insert(agent.clone(), state);
+        self.load(agent);
+    }
+
+    pub(super) fn drop_bot(&mut self, agent: &AgentId, reason: Withdrawal) {
+        let Some(mut state) = self.bots.remove(agent) else { return };
+        state.posts.drop_all(Failure::NotSent);
+        if let Some(timer) = state.timer {
+            self.timers.remove(&(timer, agent.clone()));
+        }
+        self.publisher.withdraw(&state.record, reason);
+    }
+
+    /// A failed call of the sign-in or the roster: what it says of the state.
+    pub(super) fn failed_call(&mut self, now: Now, error: &Failed, call: &'static str) {
+        if matches!(error, Failed::SignedOut) {
+            // The file says more than this answer: it is read anew.
+            self.roster_at = now.mono.after(std::time::Duration::from_secs(1)).min(self.roster_at);
+            let standing = self.services.sign_in.standing();
+            if Some(&standing) != self.standing.as_ref() {
+                self.roster_at = now.mono;
+            }
+            return;
+        }
+        self.trouble.list.get_or_insert(now.wall);
+        self.trouble.last = Some(format!("{call}: {}", why(error)));
+        if self.once_an_hour(now.mono, format!("{call}/{error}")) {
+            tracing::warn!(%error, call, "a call failed; it is tried again");
+        }
+    }
+
+    /// Tells hosts where the sign-in stands, when that changed.
+    pub(super) fn publish_status(&mut self) {
+        let status = self.current_status();
+        if self.status.as_ref() != Some(&status) {
+            self.status = Some(status.clone());
+            self.publisher.status(status);
+        }
+    }
+
+    fn current_status(&self) -> Status {
+        let account = self.account.clone();
+        if let Some(pending) = &self.attempt {
+            let state =
+                SignInState::Confirming { url: pending.attempt.url.clone(), expires_at: pending.attempt.expires_at };
+            return Status { state, account, message: Some(texts::CONFIRMING.to_owned()) };
+        }
+        let note = self.sign_in_note.map(str::to_owned);
+        let (state, message) = match &self.standing {
+            None | Some(Standing::SignedOut) => (SignInState::SignedOut, note),
+            Some(Standing::SignInAgain { .. }) => {
+                (SignInState::SignInAgain, note.or_else(|| Some(texts::SIGN_IN_AGAIN.to_owned())))
+            }
+            Some(Standing::SignedIn { .. }) => (SignInState::SignedIn, self.problem()),
+        };
+        Status { state, account, message }
+    }
+
+    /// What is wrong while signed in, in one sentence; the disk first, because only a person can mend it.
+    fn problem(&self) -> Option<String> {
+        let Trouble { list, stream, disk, set_aside, .. } = &self.trouble;
+        let since: Option<Wall> = [*list, *stream].into_iter().flatten().min();
+        match (disk, since) {
+            (Some(since), _) => Some(texts::disk(*since)),
+            (None, Some(since)) if self.account.is_none() => Some(texts::no_account(since)),
+            (None, Some(since)) => Some(texts::unreachable(since)),
+            (None, None) if *set_aside => Some(texts::SET_ASIDE.to_owned()),
+            (None, None) => None,
+        }
+    }
+
+    /// No stream while nobody is (surely) signed in; activities go with it.
+    pub(super) fn stop_link(&mut self, now: Now) {
+        self.lose_stream(now);
+        self.link = Link::Down { at: now.mono };
+    }
+}
+
+/// Lower-case hex SHA-256.
+fn digest(key: &str) -> String {
+    Sha256::digest(key.as_bytes()).iter().fold(String::new(), |mut hex, byte| {
+        // Writing to a String can't fail.
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}

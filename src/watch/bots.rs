@@ -1,0 +1,234 @@
+//! The mirrors: what goes in, and what becomes of their effects.
+
+use std::time::Duration;
+
+use super::job::{Failed, Services};
+use super::posts::Next;
+use super::{BotState, FETCHES, READS, Watch, why};
+use crate::index;
+use crate::mirror::{Effect, Input, Mirror, PageQuery, Stored};
+use crate::model::{AgentId, Malformed, Now};
+use crate::records::{ActivityNotice, Failure};
+use crate::upstream::Page;
+
+impl Watch {
+    /// Loads a new Bot's marks from the index.
+    pub(super) fn load(&mut self, agent: AgentId) {
+        let Some(account) = &self.account else { return };
+        let Some(bot) = self.bots.get_mut(&agent) else { return };
+        bot.load_at = None;
+        let (account, life, store) = (account.digest.clone(), bot.life, std::sync::Arc::clone(&self.store));
+        self.jobs.spawn_blocking(move || {
+            let stored = super::commits::lock(&store).load(&account, &agent);
+            super::Done::Loaded { agent, life, stored }
+        });
+    }
+
+    pub(super) fn loaded(&mut self, now: Now, agent: &AgentId, life: u64, stored: Result<Stored, index::Error>) {
+        self.take_set_aside();
+        let live = self.link.live();
+        let Some(bot) = self.bots.get_mut(agent).filter(|bot| bot.life == life) else { return };
+        match stored {
+            Ok(stored) => {
+                bot.mirror = Some(Mirror::new(bot.bot.harness, stored, self.process_start));
+                let preparing = matches!(self.link, super::Link::Preparing { .. });
+                if live || preparing {
+                    self.start_read(now, agent, live);
+                }
+            }
+            Err(error) => {
+                bot.load_at = Some(now.mono.after(Duration::from_secs(5)));
+                self.disk_failed(now, &error);
+            }
+        }
+    }
+
+    /// Begins a full read of a Bot. `live`: the stream is up and names no cursor of it.
+    pub(super) fn start_read(&mut self, now: Now, agent: &AgentId, live: bool) {
+        let Some(bot) = self.bots.get_mut(agent).filter(|bot| bot.mirror.is_some()) else { return };
+        bot.needs_read = false;
+        bot.covered |= live;
+        let harness = bot.bot.harness;
+        self.feed(now, agent, None, Input::StartRead { live, harness });
+    }
+
+    /// Gives a Bot's mirror one input and does what follows. With `life`, an answer for another mirror of the Bot is thrown away.
+    pub(super) fn feed(&mut self, now: Now, agent: &AgentId, life: Option<u64>, input: Input) {
+        let Some(bot) = self.bots.get_mut(agent).filter(|bot| life.is_none_or(|life| life == bot.life)) else { return };
+        let Some(mirror) = bot.mirror.as_mut() else { return };
+        let effects = mirror.apply(now, input);
+        for effect in effects {
+            self.effect(now, agent, effect);
+        }
+        self.after_change(now, agent);
+    }
+
+    fn effect(&mut self, now: Now, agent: &AgentId, effect: Effect) {
+        let Some(bot) = self.bots.get_mut(agent) else { return };
+        let record = &bot.record;
+        match effect {
+            Effect::ReadPage(query) => self.queue_page(agent.clone(), query),
+            Effect::ReadDone => bot.page_backoff.reset(),
+            Effect::ReadStalled => {
+                bot.needs_read = true;
+                let wait = bot.page_backoff.next(None, fastrand::f64());
+                // The next start is a Tick of the read: the whole of it begins again.
+                bot.load_at = Some(now.mono.after(wait));
+                tracing::warn!(agent = %agent, ?wait, "the pages of a full read disagree; it waits");
+            }
+            Effect::Fetch(query) => self.fetches.push_back((agent.clone(), bot.life, query)),
+            Effect::Commit(batch) => self.owe(agent, batch),
+            Effect::Opened { generation, messages, head } => self.publisher.opened(record, generation, messages, head),
+            Effect::Appended { messages, head } => self.publisher.append(record, messages, head),
+            Effect::Inserted(messages) => self.publisher.insert(record, messages),
+            Effect::Reset { generation } => {
+                tracing::info!(agent = %agent, generation, "the history was reset");
+                self.publisher.reset(record, Some(generation));
+            }
+            Effect::Activity(notice) => {
+                let notice = ActivityNotice { activity: notice.activity, failure: notice.failure };
+                self.publisher.activity(record, notice);
+            }
+            Effect::Lost { seq } => {
+                self.lost += 1;
+                tracing::warn!(agent = %agent, seq, "the body of a row couldn't be fetched in time");
+            }
+            Effect::Skipped(malformed) => self.skip(now, &malformed),
+        }
+    }
+
+    /// Echoes that are readable now, the next post, the next deadline.
+    pub(super) fn after_change(&mut self, now: Now, agent: &AgentId) {
+        let Some(bot) = self.bots.get_mut(agent) else { return };
+        let Some(mirror) = bot.mirror.as_ref() else { return };
+        if !bot.posts.is_empty() {
+            bot.posts.look(mirror, now.mono);
+        }
+        let deadline = [mirror.deadline(), bot.posts.deadline(now.mono)].into_iter().flatten().min();
+        if bot.timer != deadline {
+            if let Some(old) = bot.timer.take() {
+                self.timers.remove(&(old, agent.clone()));
+            }
+            if let Some(new) = deadline {
+                self.timers.insert((new, agent.clone()));
+            }
+            bot.timer = deadline;
+        }
+    }
+
+    pub(super) fn due_bots(&mut self, now: Now) {
+        // Each Bot once: one whose deadline stays in the past waits for the next turn.
+        let due: Vec<AgentId> =
+            self.timers.iter().take_while(|(at, _)| *at <= now.mono).map(|(_, agent)| agent.clone()).collect();
+        for agent in due {
+            self.feed(now, &agent, None, Input::Tick);
+        }
+        let waiting = |bot: &&BotState| bot.load_at.is_some_and(|at| now.mono >= at);
+        let agents: Vec<AgentId> = self.bots.values().filter(waiting).map(|bot| bot.bot.agent_id.clone()).collect();
+        for agent in agents {
+            let Some(bot) = self.bots.get_mut(&agent) else { continue };
+            bot.load_at = None;
+            if bot.mirror.is_none() {
+                self.load(agent);
+            } else {
+                let live = self.link.live();
+                self.start_read(now, &agent, live);
+            }
+        }
+        self.release_pages(now);
+        self.pump_pages();
+        self.pump_fetches();
+    }
+
+    fn queue_page(&mut self, agent: AgentId, query: PageQuery) {
+        // A Bot has one read at a time; what waited for a superseded one is moot.
+        let other = |(of, ..): &(AgentId, PageQuery)| *of != agent;
+        self.first_pages.retain(other);
+        self.later_pages.retain(other);
+        self.held_pages.retain(|(_, of, _)| *of != agent);
+        // First pages go first: the stream waits for them.
+        let queue = if query.before.is_none() { &mut self.first_pages } else { &mut self.later_pages };
+        queue.push_back((agent, query));
+    }
+
+    fn pump_pages(&mut self) {
+        while self.reads < READS && self.active() {
+            let Some((agent, query)) = self.first_pages.pop_front().or_else(|| self.later_pages.pop_front()) else {
+                return;
+            };
+            let Some(bot) = self.bots.get(&agent) else { continue };
+            self.reads += 1;
+            self.jobs.spawn(Services::page(self.services.clone(), agent, bot.life, query));
+        }
+    }
+
+    fn release_pages(&mut self, now: Now) {
+        let (due, held) = std::mem::take(&mut self.held_pages).into_iter().partition(|(at, ..)| *at <= now.mono);
+        self.held_pages = held;
+        for (_, agent, query) in due {
+            self.queue_page(agent, query);
+        }
+    }
+
+    pub(super) fn page(&mut self, now: Now, agent: &AgentId, life: u64, query: PageQuery, page: Result<Page, Failed>) {
+        self.reads -= 1;
+        let Some(bot) = self.bots.get_mut(agent).filter(|bot| bot.life == life) else { return };
+        match page {
+            Ok(page) => {
+                bot.page_backoff.reset();
+                for malformed in &page.malformed {
+                    self.skip(now, malformed);
+                }
+                let malformed = page.malformed.len();
+                let input = Input::Page { read: query.read, generation: page.generation, rows: page.rows, malformed };
+                self.feed(now, agent, Some(life), input);
+            }
+            Err(error) => {
+                let wait = bot.page_backoff.next(error.retry_after(), fastrand::f64());
+                // The same page again: what was read so far stays read. A read that was superseded meanwhile ignores it.
+                self.held_pages.push((now.mono.after(wait), agent.clone(), query));
+                if matches!(error, Failed::SignedOut) {
+                    self.failed_call(now, &error, "ListGrokBotTranscriptEntries");
+                } else if self.once_an_hour(now.mono, format!("page/{agent}/{error}")) {
+                    tracing::warn!(%agent, error = why(&error), ?wait, "a page couldn't be listed; it is tried again");
+                }
+            }
+        }
+    }
+
+    fn pump_fetches(&mut self) {
+        while self.fetching < FETCHES && self.active() {
+            let Some((agent, life, query)) = self.fetches.pop_front() else { return };
+            if self.bots.get(&agent).is_none_or(|bot| bot.life != life) {
+                continue;
+            }
+            self.fetching += 1;
+            self.jobs.spawn(Services::body(self.services.clone(), agent, life, query));
+        }
+    }
+
+    /// Sends what may be sent.
+    pub(super) fn pump_posts(&mut self, now: Now, agent: &AgentId) {
+        let active = self.active();
+        let Some(bot) = self.bots.get_mut(agent) else { return };
+        if !active {
+            bot.posts.drop_queued(Failure::SignedOut);
+            return;
+        }
+        let Some(mirror) = bot.mirror.as_ref() else { return };
+        while let Some(Next::Send(id)) = bot.posts.next(mirror) {
+            if let Some(post) = bot.posts.get(id) {
+                let job = Services::send(self.services.clone(), agent.clone(), bot.life, post.outgoing(), now.wall);
+                self.jobs.spawn(job);
+            }
+        }
+    }
+
+    /// A body or a record that couldn't be read: counted, logged once a kind and hour.
+    pub(super) fn skip(&mut self, now: Now, malformed: &Malformed) {
+        self.skipped += 1;
+        if self.once_an_hour(now.mono, format!("malformed/{}", malformed.kind)) {
+            tracing::warn!(kind = %malformed.kind, reason = malformed.reason, "something unreadable is skipped");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What the index is owed. One commit at a time takes everything that came up meanwhile; a failed one is tried again as it was.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::job::Done;
+use super::{Watch, texts};
+use crate::index::{self, Commit, Store};
+use crate::mirror::{Batch, Input};
+use crate::model::{AgentId, Now};
+
+/// The store; a panic inside it left at most an uncommitted transaction.
+pub(super) fn lock(store: &Arc<Mutex<Box<dyn Store>>>) -> MutexGuard<'_, Box<dyn Store>> {
+    store.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Watch {
+    pub(super) fn owe(&mut self, agent: &AgentId, batch: Batch) {
+        let (Some(account), Some(bot)) = (&self.account, self.bots.get(agent)) else { return };
+        let commit = Commit { account: account.digest.clone(), agent: agent.clone(), batch };
+        self.owed.push((commit, bot.life));
+    }
+
+    pub(super) fn due_commit(&mut self, now: Now) {
+        if self.committing || self.owed.is_empty() || self.commit_at.is_some_and(|at| now.mono < at) {
+            return;
+        }
+        self.commit_at = None;
+        self.committing = true;
+        let commits = std::mem::take(&mut self.owed);
+        let store = Arc::clone(&self.store);
+        self.jobs.spawn_blocking(move || write(&store, commits));
+    }
+
+    pub(super) fn committed(
+        &mut self,
+        now: Now,
+        mut commits: Vec<(Commit, u64)>,
+        result: Result<(), index::Error>,
+        set_aside: usize,
+    ) {
+        self.committing = false;
+        self.note_set_aside(set_aside);
+        match result {
+            Ok(()) => {
+                self.commit_backoff.reset();
+                self.trouble.disk = None;
+                for (commit, life) in commits {
+                    self.feed(now, &commit.agent, Some(life), Input::Committed { batch: commit.batch.id });
+                }
+            }
+            Err(error) => {
+                // In the order they were given: a clear must not overtake the marks before it.
+                commits.append(&mut self.owed);
+                self.owed = commits;
+                let wait = self.commit_backoff.next(None, fastrand::f64());
+                self.commit_at = Some(now.mono.after(wait));
+                self.disk_failed(now, &error);
+            }
+        }
+    }
+
+    /// Said once, in one sentence, until it works again.
+    pub(super) fn disk_failed(&mut self, now: Now, error: &index::Error) {
+        if self.trouble.disk.is_none() {
+            tracing::error!(%error, "the index can't be used; nothing new is shown until it can");
+        }
+        self.trouble.disk.get_or_insert(now.wall);
+        self.trouble.last = Some(error.to_string());
+    }
+
+    pub(super) fn take_set_aside(&mut self) {
+        // Held only by a job that writes; then that job says it.
+        let count = self.store.try_lock().map_or(0, |mut store| store.take_set_aside().len());
+        self.note_set_aside(count);
+    }
+
+    fn note_set_aside(&mut self, count: usize) {
+        if count > 0 {
+            tracing::warn!(
+                "the index was no index of ours and is set aside; edited messages may show again as plain ones"
+            );
+            self.trouble.set_aside = true;
+            self.trouble.last = Some(texts::SET_ASIDE.to_owned());
+        }
+    }
+
+    /// Waits for the commit under way and writes what is owed. The caller bounds it.
+    pub(super) async fn flush(&mut self) {
+        while self.committing || !self.owed.is_empty() {
+            if !self.committing {
+                self.committing = true;
+                let (store, commits) = (Arc::clone(&self.store), std::mem::take(&mut self.owed));
+                self.jobs.spawn_blocking(move || write(&store, commits));
+            }
+            while let Some(done) = self.jobs.join_next().await {
+                if let Ok(Done::Committed { commits, result, .. }) = done {
+                    self.committing = false;
+                    if let Err(error) = result {
+                        tracing::warn!(%error, unwritten = commits.len(), "the index couldn't be flushed");
+                        return;
+                    }
+                    break;
+                }
+            }
+        }
+    }
+}
+
+fn write(store: &Arc<Mutex<Box<dyn Store>>>, commits: Vec<(Commit, u64)>) -> Done {
+    let batches: Vec<Commit> = commits.iter().map(|(commit, _)| commit.clone()).collect();
+    let mut store = lock(store);
+    let result = store.commit(&batches);
+    let set_aside = store.take_set_aside().len();
+    Done::Committed { commits, result, set_aside }
+}
