@@ -222,3 +222,440 @@ impl Stream {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Peer, Step, answer, chunk, envelope, http, json, last_chunk, stream_head};
+    use super::super::{Code, Kind};
+    use super::*;
+
+    const ROOM: Duration = Duration::from_secs(10);
+
+    fn client(peer: &Peer) -> Client {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-static", HeaderValue::from_static("yes"));
+        Client::new(http(), peer.base(), headers)
+    }
+
+    async fn unary(script: Vec<Step>) -> Result<Answer, Error> {
+        let peer = Peer::start(vec![script]).await;
+        client(&peer)
+            .unary("a.v1.S/M", "secret-token", b"{}".to_vec(), ROOM)
+            .await
+    }
+
+    async fn open(script: Vec<Step>) -> (Peer, Result<Stream, Error>) {
+        let peer = Peer::start(vec![script]).await;
+        let stream = client(&peer)
+            .stream("a.v1.S/W", "secret-token", b"{\"x\":1}", ROOM)
+            .await;
+        (peer, stream)
+    }
+
+    /// Everything that the stream gives, and how it ends.
+    async fn drain(script: Vec<Step>) -> (Vec<String>, Result<(), Error>) {
+        let (_peer, stream) = open(script).await;
+        let mut stream = stream.unwrap();
+        let mut messages = Vec::new();
+        loop {
+            match stream.next().await {
+                Ok(Some(payload)) => messages.push(String::from_utf8(payload.to_vec()).unwrap()),
+                Ok(None) => return (messages, Ok(())),
+                Err(error) => {
+                    let again = stream.next().await.unwrap_err();
+                    assert_eq!(again.to_string(), error.to_string(), "an error stays");
+                    return (messages, Err(error));
+                }
+            }
+        }
+    }
+
+    fn service(error: Error) -> ServiceError {
+        match error {
+            Error::Service(error) => *error,
+            other => panic!("expected an answer of the service, got {other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_unary_call_sends_what_the_wire_asks_for() {
+        let mut peer = Peer::start(vec![answer(
+            "200 OK",
+            "date: Mon, 30 Nov 2026 10:00:00 GMT\r\n",
+            "{\"a\":1}",
+        )])
+        .await;
+        let client = client(&peer);
+        let answer = client
+            .unary("a.v1.S/M", "secret-token", b"{\"q\":2}".to_vec(), ROOM)
+            .await
+            .unwrap();
+        assert_eq!(answer.body, b"{\"a\":1}");
+        assert_eq!(answer.date_ms, Some(1_796_032_800_000));
+        let request = peer.request().await;
+        assert_eq!(request.text(), "{\"q\":2}");
+        for part in [
+            "post /a.v1.s/m http/1.1",
+            "\r\nauthorization: bearer secret-token\r\n",
+            "\r\ncontent-type: application/json\r\n",
+            "\r\nconnect-protocol-version: 1\r\n",
+            "\r\nx-static: yes\r\n",
+            "\r\nuser-agent: coda-grok-bot/",
+        ] {
+            assert!(request.head.contains(part), "{part:?} in {}", request.head);
+        }
+        for part in ["accept-encoding", "cookie", "referer"] {
+            assert!(!request.head.contains(part), "{part:?} in {}", request.head);
+        }
+        client
+            .unary("a.v1.S/M", "secret-token", b"{}".to_vec(), ROOM)
+            .await
+            .unwrap();
+        let id = |head: &str| {
+            head.lines()
+                .find(|line| line.starts_with("x-request-id: "))
+                .unwrap()
+                .to_owned()
+        };
+        assert_ne!(
+            id(&request.head),
+            id(&peer.request().await.head),
+            "a fresh id for each request"
+        );
+        let shown = format!("{client:?} {answer:?}");
+        assert!(!shown.contains("secret-token"), "{shown}");
+    }
+
+    #[tokio::test]
+    async fn a_stream_request_is_one_envelope() {
+        let (mut peer, stream) = open(vec![stream_head(), chunk(&envelope(2, "{}")), last_chunk()]).await;
+        assert_eq!(stream.unwrap().next().await.unwrap(), None);
+        let request = peer.request().await;
+        assert_eq!(request.body, envelope(0, "{\"x\":1}"));
+        assert!(
+            request.head.contains("\r\ncontent-type: application/connect+json\r\n"),
+            "{}",
+            request.head
+        );
+    }
+
+    #[tokio::test]
+    async fn error_answers_keep_their_status_whatever_their_body() {
+        let html = "<html><title>502 Bad Gateway</title></html>";
+        let error = unary(answer(
+            "502 Bad Gateway",
+            "content-type: text/html\r\nretry-after: 4\r\n",
+            html,
+        ))
+        .await
+        .unwrap_err();
+        assert_eq!(
+            error.kind(),
+            Kind::Transient {
+                retry_after: Some(Duration::from_secs(4))
+            }
+        );
+        assert_eq!(service(error).status, Some(502));
+
+        let error = unary(answer("401 Unauthorized", "", "")).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Auth);
+
+        let error = unary(answer("404 Not Found", "", "nothing here")).await.unwrap_err();
+        assert_eq!(service(error).code, Some(Code::Unimplemented));
+
+        let body = r#"{"code":"not_found","message":"Error"}"#;
+        let error = service(
+            unary(answer("404 Not Found", "x-grok-bot-refusal: box_harness\r\n", body))
+                .await
+                .unwrap_err(),
+        );
+        assert_eq!(
+            (error.code, error.refusal.as_deref()),
+            (Some(Code::NotFound), Some("box_harness"))
+        );
+    }
+
+    #[tokio::test]
+    async fn an_error_status_stands_though_its_body_breaks() {
+        for script in [
+            vec![Step::Send(
+                b"HTTP/1.1 503 Busy\r\ncontent-length: 100\r\n\r\n{\"code\"".to_vec(),
+            )],
+            vec![Step::Send(
+                b"HTTP/1.1 503 Busy\r\ncontent-length: 99999999999\r\n\r\n".to_vec(),
+            )],
+            vec![Step::Send(
+                b"HTTP/1.1 503 Busy\r\ncontent-encoding: br\r\ncontent-length: 3\r\n\r\nabc".to_vec(),
+            )],
+        ] {
+            let error = unary(script).await.unwrap_err();
+            assert_eq!(error.kind(), Kind::Transient { retry_after: None });
+        }
+        let peer = Peer::start(vec![vec![
+            Step::Send(b"HTTP/1.1 401 No\r\ncontent-length: 100\r\n\r\n{".to_vec()),
+            Step::Hold,
+        ]])
+        .await;
+        let limit = Duration::from_millis(300);
+        let error = client(&peer)
+            .unary("a.v1.S/M", "t", b"{}".to_vec(), limit)
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), Kind::Auth, "a stalled body doesn't hide a 401");
+    }
+
+    #[tokio::test]
+    async fn redirects_are_not_followed() {
+        let target = Peer::start(vec![json("{}")]).await;
+        let location = format!("location: {}\r\n", target.base().join("stolen"));
+        let error = unary(answer("307 Temporary Redirect", &location, ""))
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), Kind::Permanent);
+        assert!(error.to_string().contains("redirect"), "{error}");
+        assert_eq!(target.waiting(), 0, "nobody asked there");
+    }
+
+    #[tokio::test]
+    async fn answers_are_bounded_and_never_decompressed() {
+        let error = unary(vec![
+            Step::Send(b"HTTP/1.1 200 OK\r\ncontent-length: 33554433\r\n\r\n".to_vec()),
+            Step::Hold,
+        ])
+        .await
+        .unwrap_err();
+        assert!(matches!(error, Error::Unreadable(_)), "{error:?}");
+        let error = unary(answer("200 OK", "content-encoding: gzip\r\n", "{}"))
+            .await
+            .unwrap_err();
+        assert!(matches!(error, Error::Unreadable(_)), "{error:?}");
+        let (_peer, stream) = open(vec![Step::Send(
+            b"HTTP/1.1 200 OK\r\nconnect-content-encoding: gzip\r\n\r\n".to_vec(),
+        )])
+        .await;
+        assert!(matches!(stream.unwrap_err(), Error::Unreadable(_)));
+    }
+
+    #[tokio::test]
+    async fn no_connection_proves_that_nothing_was_sent() {
+        let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base = BaseUrl::parse(&format!("http://{}", free.local_addr().unwrap()), http().reach()).unwrap();
+        drop(free);
+        let client = Client::new(http(), base, HeaderMap::new());
+        let error = client
+            .unary("a.v1.S/M", "secret-token", b"{}".to_vec(), ROOM)
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), Kind::NotSent, "{error}");
+
+        // TLS that comes to nothing is no connection either.
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base = BaseUrl::parse(&format!("https://{}", listener.local_addr().unwrap()), http().reach()).unwrap();
+        let tls = Client::new(http(), base, HeaderMap::new());
+        let hang_up = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            tokio::io::AsyncWriteExt::write_all(&mut stream, b"no TLS here\r\n")
+                .await
+                .unwrap();
+        };
+        let (error, ()) = tokio::join!(tls.unary("a.v1.S/M", "secret-token", b"{}".to_vec(), ROOM), hang_up);
+        let error = error.unwrap_err();
+        assert_eq!(error.kind(), Kind::NotSent, "{error}");
+
+        let error = client
+            .unary("a.v1.S/M", "bad\ntoken", b"{}".to_vec(), ROOM)
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), Kind::NotSent);
+        assert!(!error.to_string().contains("token"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_breaks_proves_nothing() {
+        for script in [
+            vec![],
+            vec![Step::Reset],
+            vec![Step::Send(b"HTTP/1.1 200 OK\r\ncontent-le".to_vec())],
+            vec![Step::Send(
+                b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"a\":".to_vec(),
+            )],
+            vec![
+                Step::Send(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{".to_vec()),
+                Step::Reset,
+            ],
+            vec![Step::Send(b"garbage that is no HTTP\r\n\r\n".to_vec())],
+        ] {
+            let error = unary(script.clone()).await.unwrap_err();
+            assert_eq!(error.kind(), Kind::Broken, "{script:?}: {error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stalled_head_or_body_ends_with_the_limit() {
+        for script in [
+            vec![Step::Hold],
+            vec![
+                Step::Send(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{".to_vec()),
+                Step::Hold,
+            ],
+        ] {
+            let peer = Peer::start(vec![script]).await;
+            let limit = Duration::from_millis(300);
+            let error = client(&peer)
+                .unary("a.v1.S/M", "t", b"{}".to_vec(), limit)
+                .await
+                .unwrap_err();
+            assert_eq!(error.kind(), Kind::Broken);
+        }
+        let peer = Peer::start(vec![vec![Step::Hold]]).await;
+        let error = client(&peer)
+            .stream("a.v1.S/W", "t", b"{}", Duration::from_millis(300))
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), Kind::Broken, "the head of a stream is bounded, too");
+    }
+
+    #[tokio::test]
+    async fn a1_a_body_without_an_end_frame_is_a_broken_stream() {
+        let message = chunk(&envelope(0, "{\"n\":5}"));
+        let cut = envelope(0, "{\"n\":6}");
+        for rest in [
+            vec![last_chunk()],
+            vec![],
+            vec![Step::Reset],
+            vec![chunk(&cut[..3]), last_chunk()],
+            vec![chunk(&cut[..8]), last_chunk()],
+        ] {
+            let mut script = vec![stream_head(), message.clone()];
+            // The reset must not overtake the message.
+            script.extend(matches!(rest[..], [Step::Reset]).then(|| Step::Pause(Duration::from_millis(200))));
+            script.extend(rest);
+            let (messages, end) = drain(script.clone()).await;
+            assert_eq!(messages, ["{\"n\":5}"], "once, and nothing of the cut one");
+            assert_eq!(end.unwrap_err().kind(), Kind::Broken, "{script:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_end_frame_ends_the_stream_and_what_follows_is_not_read() {
+        let mut bytes = envelope(0, "{}");
+        bytes.extend(envelope(2, "{}"));
+        bytes.extend(envelope(0, "{\"late\":1}"));
+        bytes.extend(b"\x01garbage");
+        let (messages, end) = drain(vec![stream_head(), chunk(&bytes), Step::Hold]).await;
+        assert_eq!(messages, ["{}"]);
+        end.unwrap();
+    }
+
+    #[tokio::test]
+    async fn errors_of_the_end_frame_come_under_http_200() {
+        for (payload, kind) in [
+            (r#"{"error":{"code":"unauthenticated","message":"Error"}}"#, Kind::Auth),
+            (
+                r#"{"error":{"code":"resource_exhausted","message":"Error","details":[]}}"#,
+                Kind::Transient { retry_after: None },
+            ),
+            (r#"{"error":{"code":"permission_denied"}}"#, Kind::Refused),
+            ("not json", Kind::Broken),
+        ] {
+            let (messages, end) = drain(vec![stream_head(), chunk(&envelope(2, payload)), last_chunk()]).await;
+            assert!(messages.is_empty());
+            assert_eq!(end.unwrap_err().kind(), kind, "{payload}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_is_refused_is_an_error_answer() {
+        let (_peer, stream) = open(answer(
+            "429 Too Many",
+            "retry-after: 9\r\n",
+            r#"{"code":"resource_exhausted"}"#,
+        ))
+        .await;
+        assert_eq!(
+            stream.unwrap_err().kind(),
+            Kind::Transient {
+                retry_after: Some(Duration::from_secs(9))
+            }
+        );
+        let (_peer, stream) = open(answer("401 Unauthorized", "", r#"{"code":"unauthenticated"}"#)).await;
+        assert_eq!(stream.unwrap_err().kind(), Kind::Auth);
+    }
+
+    #[tokio::test]
+    async fn frames_that_cannot_be_read_end_the_stream() {
+        for bytes in [
+            envelope(1, "zip"),
+            envelope(3, "zip"),
+            envelope(0x40, "{}"),
+            b"<html>captive portal</html>".to_vec(),
+            vec![0, 0x02, 0, 0, 1, b'{'],
+        ] {
+            let mut all = envelope(0, "{}");
+            all.extend(&bytes);
+            let (messages, end) = drain(vec![stream_head(), chunk(&all), Step::Hold]).await;
+            assert_eq!(messages, ["{}"], "what came before counts");
+            assert!(matches!(end, Err(Error::Unreadable(_))), "{end:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a13_no_limit_of_a_call_ends_a_stream() {
+        // The head's limit is 1 s; the stream lives 2 s and says something every 100 ms.
+        let mut script = vec![stream_head()];
+        for _ in 0..20 {
+            script.push(chunk(&envelope(0, "{}")));
+            script.push(Step::Pause(Duration::from_millis(100)));
+        }
+        script.push(chunk(&envelope(2, "{}")));
+        let mut peer = Peer::start(vec![script]).await;
+        let mut stream = client(&peer)
+            .stream("a.v1.S/W", "t", b"{}", Duration::from_secs(1))
+            .await
+            .unwrap();
+        let mut heard = 0;
+        while stream.next().await.unwrap().is_some() {
+            heard += 1;
+        }
+        assert_eq!(heard, 20);
+        peer.request().await;
+        assert_eq!(peer.waiting(), 0, "one connection");
+    }
+
+    #[tokio::test]
+    async fn a18_one_byte_per_chunk() {
+        let text = "{\"content\":\"你好🦀\"}";
+        let mut bytes = envelope(0, text);
+        bytes.extend(envelope(2, "{}"));
+        let mut script = vec![stream_head()];
+        script.extend(bytes.iter().map(|byte| chunk(&[*byte])));
+        script.push(last_chunk());
+        let (messages, end) = drain(script).await;
+        assert_eq!(messages, [text]);
+        end.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_dropped_next_loses_nothing() {
+        let bytes = envelope(0, "{\"n\":1}");
+        let (_peer, stream) = open(vec![
+            stream_head(),
+            chunk(&bytes[..7]),
+            Step::Pause(Duration::from_millis(300)),
+            chunk(&bytes[7..]),
+            chunk(&envelope(2, "{}")),
+        ])
+        .await;
+        let mut stream = stream.unwrap();
+        let mut dropped = 0;
+        let payload = loop {
+            match tokio::time::timeout(Duration::from_millis(20), stream.next()).await {
+                Ok(payload) => break payload.unwrap().unwrap().to_vec(),
+                Err(_) => dropped += 1,
+            }
+        };
+        assert_eq!(payload, b"{\"n\":1}");
+        assert!(dropped > 0, "the frame was waited for more than once");
+        assert_eq!(stream.next().await.unwrap(), None);
+    }
+}

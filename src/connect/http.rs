@@ -12,7 +12,7 @@ use reqwest::header::HeaderMap;
 use reqwest::redirect::Policy;
 use url::{Host, Url};
 
-use super::error::{self, Error};
+use super::error::{self, Error, ServiceError};
 
 /// How long a connection may take to come about: DNS, TCP, the proxy's tunnel and TLS. Shorter than the limit of any call, so that a machine
 /// without a network gives [`Error::NotSent`] and not a broken call.
@@ -209,6 +209,28 @@ impl Http {
         }
         let client = builder.build().map_err(Error::from_http)?;
         Ok(slot.get_or_init(|| client))
+    }
+
+    /// Reads a URL that needs no credentials and gets none: no header but the user agent. `Ok(None)` is a 404.
+    ///
+    /// # Errors
+    /// As every call; a status other than 200 and 404 is [`Error::Service`].
+    pub async fn get(&self, url: Url, limit: Duration, max: usize) -> Result<Option<Vec<u8>>, Error> {
+        let request = self.client(&url)?.get(url);
+        let call = async {
+            let mut response = request.send().await.map_err(Error::from_http)?;
+            match response.status().as_u16() {
+                200 => read_body(&mut response, max).await.map(Some),
+                404 => Ok(None),
+                status => {
+                    let error = ServiceError::from_answer(status, response.headers(), &[]);
+                    Err(Error::Service(Box::new(error)))
+                }
+            }
+        };
+        tokio::time::timeout(limit, call)
+            .await
+            .unwrap_or_else(|_| Err(Error::Broken("no answer in time".to_owned())))
     }
 }
 

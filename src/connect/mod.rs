@@ -10,6 +10,8 @@ pub mod client;
 pub mod error;
 pub mod frame;
 pub mod http;
+#[cfg(test)]
+pub(crate) mod testing;
 
 pub use client::{Answer, Client, Stream};
 pub use error::{Code, Error, Kind, ServiceError};
