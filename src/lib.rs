@@ -2,6 +2,7 @@
 
 pub mod auth;
 pub mod clock;
+pub mod connect;
 pub mod index;
 pub mod mirror;
 pub mod model;

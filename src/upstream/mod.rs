@@ -11,6 +11,12 @@ use std::time::Duration;
 
 use oauth2::AccessToken;
 
+mod convert;
+pub mod http;
+mod wire;
+
+pub use http::HttpUpstream;
+
 use crate::model::{AgentId, Bot, Cursor, Delete, EntryId, LiveState, Malformed, Row, RowBody, TurnFailure, Wall};
 
 /// The future of one call. Dropping it gives the call up.

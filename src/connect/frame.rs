@@ -1,0 +1,240 @@
+//! Envelopes of a Connect stream: one flag byte, four length bytes (big-endian), the payload (wire reference, section 1.3).
+//!
+//! Pure: bytes in, envelopes out. Where the network cuts the bytes makes no difference, inside the header neither.
+
+/// The longest payload that is taken. A `rows` frame may carry many bodies of 256 KiB, so the limit is far above one body and still bounds the buffer.
+pub const MAX_PAYLOAD: usize = 32 * 1024 * 1024;
+
+const HEADER: usize = 5;
+const COMPRESSED: u8 = 0x01;
+const END: u8 = 0x02;
+/// A buffer that grew beyond this is given back once it is empty, so that one large frame isn't paid for during the whole life of a stream.
+const KEEP: usize = 1024 * 1024;
+
+/// Why the bytes are no envelope that this program reads. What follows in the stream can't be read either.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// The payload is compressed although no compression was asked for.
+    #[error("compressed frame")]
+    Compressed,
+    /// Flags that Connect doesn't define: most likely no Connect stream at all.
+    #[error("unknown frame flags {0:#04x}")]
+    Flags(u8),
+    /// The announced length is over the limit. Nothing of it was buffered.
+    #[error("frame of {0} bytes is too large")]
+    TooLarge(u32),
+}
+
+/// A whole envelope. Its payload lies in the decoder's buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Envelope<'a> {
+    /// A message.
+    Message(&'a [u8]),
+    /// The end of the stream, with the JSON that says how it went.
+    End(&'a [u8]),
+}
+
+/// Splits a byte stream into envelopes. Holds at most one incomplete envelope and what came in the same chunk.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    buffer: Vec<u8>,
+    /// Where the next envelope starts; what lies before it was taken.
+    start: usize,
+}
+
+impl Decoder {
+    /// Takes the next bytes of the stream. Call it only when [`ready`](Self::ready) says false: that bounds the buffer.
+    pub fn push(&mut self, chunk: &[u8]) {
+        if self.start > 0 {
+            self.buffer.drain(..self.start);
+            self.start = 0;
+            if self.buffer.is_empty() && self.buffer.capacity() > KEEP {
+                self.buffer = Vec::new();
+            }
+        }
+        self.buffer.extend_from_slice(chunk);
+    }
+
+    /// Whether a whole envelope is there.
+    ///
+    /// # Errors
+    /// As soon as the five header bytes are in; the same error again when asked again.
+    pub fn ready(&self) -> Result<bool, FrameError> {
+        Ok(self
+            .front()?
+            .is_some_and(|(_, length)| self.buffer.len() - self.start >= HEADER + length))
+    }
+
+    /// The next envelope, if a whole one is there. It is consumed; its payload stays readable until the next call.
+    ///
+    /// # Errors
+    /// As [`ready`](Self::ready).
+    pub fn take(&mut self) -> Result<Option<Envelope<'_>>, FrameError> {
+        let Some((flags, length)) = self.front()? else {
+            return Ok(None);
+        };
+        let from = self.start + HEADER;
+        let Some(payload) = self.buffer.get(from..from + length) else {
+            return Ok(None);
+        };
+        self.start = from + length;
+        Ok(Some(if flags & END == 0 {
+            Envelope::Message(payload)
+        } else {
+            Envelope::End(payload)
+        }))
+    }
+
+    /// Whether bytes of an incomplete envelope are held: where the body ends now, a frame was cut.
+    pub fn is_cut(&self) -> bool {
+        self.start < self.buffer.len()
+    }
+
+    /// Flags and length of the envelope at the front, where its header is whole.
+    fn front(&self) -> Result<Option<(u8, usize)>, FrameError> {
+        let Some(&[flags, a, b, c, d]) = self.buffer[self.start..].first_chunk::<HEADER>() else {
+            return Ok(None);
+        };
+        if flags & COMPRESSED != 0 {
+            return Err(FrameError::Compressed);
+        }
+        if flags & !END != 0 {
+            return Err(FrameError::Flags(flags));
+        }
+        let length = u32::from_be_bytes([a, b, c, d]);
+        match usize::try_from(length) {
+            Ok(length) if length <= MAX_PAYLOAD => Ok(Some((flags, length))),
+            _ => Err(FrameError::TooLarge(length)),
+        }
+    }
+}
+
+/// The request of a stream: the payload in exactly one envelope.
+///
+/// # Panics
+/// Never: a request is far below 4 GiB (it names at most 256 cursors); a longer one would be written with a saturated length.
+pub fn envelope(payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+    let mut bytes = Vec::with_capacity(HEADER + payload.len());
+    bytes.push(0);
+    bytes.extend_from_slice(&length.to_be_bytes());
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Debug, PartialEq)]
+    enum Owned {
+        Message(Vec<u8>),
+        End(Vec<u8>),
+    }
+
+    fn encode(frames: &[Owned]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for frame in frames {
+            let mut one = match frame {
+                Owned::Message(payload) | Owned::End(payload) => envelope(payload),
+            };
+            if matches!(frame, Owned::End(_)) {
+                one[0] = END;
+            }
+            bytes.extend(one);
+        }
+        bytes
+    }
+
+    fn decode<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Result<(Vec<Owned>, bool), FrameError> {
+        let mut decoder = Decoder::default();
+        let mut frames = Vec::new();
+        for chunk in chunks {
+            decoder.push(chunk);
+            while decoder.ready()? {
+                frames.push(match decoder.take()?.unwrap() {
+                    Envelope::Message(payload) => Owned::Message(payload.to_vec()),
+                    Envelope::End(payload) => Owned::End(payload.to_vec()),
+                });
+            }
+        }
+        Ok((frames, decoder.is_cut()))
+    }
+
+    fn frames() -> impl Strategy<Value = Vec<Owned>> {
+        let payload = || prop::collection::vec(any::<u8>(), 0..40);
+        prop::collection::vec(
+            prop_oneof![payload().prop_map(Owned::Message), payload().prop_map(Owned::End)],
+            0..8,
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn any_chunking_gives_the_same_frames(frames in frames(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20)) {
+            let bytes = encode(&frames);
+            let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+            at.sort_unstable();
+            at.push(bytes.len());
+            let mut from = 0;
+            let mut chunks = Vec::new();
+            for cut in at {
+                chunks.push(&bytes[from..cut]);
+                from = cut;
+            }
+            prop_assert_eq!(decode(chunks).unwrap(), (frames, false));
+        }
+
+        #[test]
+        fn garbage_never_panics(chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..30), 0..10)) {
+            let _ = decode(chunks.iter().map(Vec::as_slice));
+        }
+    }
+
+    #[test]
+    fn a18_text_cut_at_every_byte_is_whole() {
+        let text = "{\"content\":\"你好🦀\"}".as_bytes();
+        let bytes = encode(&[Owned::Message(text.to_vec()), Owned::End(b"{}".to_vec())]);
+        let (frames, cut) = decode(bytes.chunks(1)).unwrap();
+        assert_eq!(
+            frames,
+            [Owned::Message(text.to_vec()), Owned::End(b"{}".to_vec())],
+            "one byte per chunk, header included"
+        );
+        assert!(!cut);
+    }
+
+    #[test]
+    fn a_cut_frame_is_known_as_cut() {
+        let bytes = encode(&[Owned::Message(b"{}".to_vec())]);
+        for length in 1..bytes.len() {
+            let (frames, cut) = decode([&bytes[..length]]).unwrap();
+            assert!(frames.is_empty() && cut, "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused_at_its_header() {
+        for (header, error) in [
+            ([0x01, 0, 0, 0, 2], FrameError::Compressed),
+            ([0x03, 0, 0, 0, 2], FrameError::Compressed),
+            ([0x80, 0, 0, 0, 2], FrameError::Flags(0x80)),
+            ([b'<', b'h', b't', b'm', b'l'], FrameError::Flags(b'<')),
+            ([0, 0x02, 0, 0, 1], FrameError::TooLarge(0x0200_0001)),
+            ([0, 0xff, 0xff, 0xff, 0xff], FrameError::TooLarge(u32::MAX)),
+        ] {
+            let mut decoder = Decoder::default();
+            decoder.push(&header[..4]);
+            let early = decoder.ready();
+            assert_eq!(early, Ok(false), "four bytes say nothing yet");
+            decoder.push(&header[4..]);
+            assert_eq!(decoder.ready(), Err(error));
+            assert_eq!(decoder.take(), Err(error), "and stays refused");
+        }
+        let mut decoder = Decoder::default();
+        decoder.push(&[0, 0x02, 0, 0, 0]);
+        assert_eq!(decoder.ready(), Ok(false), "32 MiB is allowed");
+    }
+}

@@ -1,0 +1,541 @@
+//! Wire to meaning and back: the only place where the service's spellings become the model's words.
+//!
+//! One odd record never costs its neighbours anything: it is a [`Malformed`], counted by the loop, and the rest is read. Only an answer that as a
+//! whole isn't what was asked for is an error.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+
+use super::wire::{self, Field, FromJson, Name, Odd, Said};
+use super::{
+    Delivery, Frame, Me, Page, PageRequest, Roster, SendRequest, SendStatus, WatchRequest, WidgetAnswer, WidgetRequest,
+};
+use crate::model::{
+    AgentId, Bot, Delete, EntryId, Harness, LiveActivity, LiveState, Malformed, Row, TurnFailure, Wall,
+};
+
+mod body;
+mod card;
+mod text;
+
+pub(super) use body::{Bodies, from_blob};
+use text::tolerant;
+
+/// An answer that can't be used as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Unreadable(&'static str);
+
+const DELIVERY: &str = "GROK_BOT_USER_MESSAGE_DELIVERY_";
+const STATUS: &str = "GROK_BOT_SEND_STATUS_";
+const AGENT_KIND: &str = "GROK_BOT_AGENT_KIND_";
+const VISIBILITY: &str = "GROK_BOT_AGENT_VISIBILITY_";
+/// The numbers of the enum values, where the wire reference gives them or their order.
+const ROOM: u64 = 2;
+const TEAM: u64 = 2;
+
+/// Reads a text as one record.
+fn record<'a, T: FromJson<'a>>(text: &'a str) -> Option<T> {
+    serde_json::from_str::<Field<T>>(text).ok().and_then(Field::is)
+}
+
+/// Checks UTF-8 once for the whole answer: serde_json would do it string by string.
+fn utf8(body: &[u8]) -> Result<&str, Unreadable> {
+    simdutf8::basic::from_utf8(body).map_err(|_| Unreadable("the answer isn't UTF-8"))
+}
+
+/// Reads a whole answer: an object.
+fn answer<'a, T: FromJson<'a>>(body: &'a [u8]) -> Result<T, Unreadable> {
+    record(utf8(body)?).ok_or(SHAPE)
+}
+
+const SHAPE: Unreadable = Unreadable("the answer isn't a JSON object that can be read");
+
+/// The main session is the one without a name (section 3).
+fn is_main(session: wire::Text<'_>) -> Result<bool, Odd> {
+    Ok(session.or_default()?.is_empty())
+}
+
+fn agent_id(id: wire::Text<'_>) -> Result<AgentId, Odd> {
+    match id {
+        Field::Is(id) if !id.is_empty() => Ok(AgentId::from(&*id)),
+        _ => Err(Odd),
+    }
+}
+
+/// 0 stands for the current one, as absence does (section 5.6, rule 7).
+fn generation(generation: wire::Number) -> Result<Option<u64>, Odd> {
+    Ok(generation.optional()?.filter(|generation| *generation != 0))
+}
+
+fn wall(ms: wire::Number) -> Option<Wall> {
+    ms.is().and_then(|ms| i64::try_from(ms).ok()).map(Wall)
+}
+
+fn entry_id(id: wire::Text<'_>) -> Option<EntryId> {
+    id.is().filter(|id| !id.is_empty()).map(|id| EntryId::from(&*id))
+}
+
+pub(super) fn me(body: &[u8]) -> Result<Me, Unreadable> {
+    tolerant(utf8(body)?, |text| Some(account(record(text)?))).unwrap_or(Err(SHAPE))
+}
+
+fn account(wire: wire::Me<'_>) -> Result<Me, Unreadable> {
+    // Whose records these are: a value that can't be read must not turn one account into another.
+    let user_id = match wire.user_id {
+        Field::Absent | Field::Is(Name::Number(0)) => None,
+        Field::Is(Name::Number(id)) => Some(id.to_string()),
+        Field::Is(Name::Text(id)) => Some(id.into_owned()),
+        Field::Odd => return Err(Unreadable("userId is neither a whole number nor a text")),
+    };
+    let text = |field: wire::Text<'_>| {
+        field
+            .is()
+            .map(|text| text.trim().to_owned())
+            .filter(|text| !text.is_empty())
+    };
+    let names: Vec<String> = [text(wire.first_name), text(wire.last_name)]
+        .into_iter()
+        .flatten()
+        .collect();
+    Ok(Me {
+        user_id,
+        auth_id: wire
+            .auth_id
+            .is()
+            .filter(|id| !id.is_empty())
+            .map(std::borrow::Cow::into_owned),
+        name: if names.is_empty() {
+            text(wire.email)
+        } else {
+            Some(names.join(" "))
+        },
+    })
+}
+
+pub(super) fn roster(body: &[u8], date: Option<Wall>) -> Result<Roster, Unreadable> {
+    let wire: wire::Agents<'_> = answer(body)?;
+    // An account without Bots gets `{}`; something else in the place of the list isn't an empty list.
+    let agents = wire
+        .agents
+        .or_default()
+        .map_err(|Odd| Unreadable("agents isn't a list"))?;
+    let mut roster = Roster {
+        date,
+        ..Roster::default()
+    };
+    let mut seen = HashSet::new();
+    for raw in agents {
+        match tolerant(raw.get(), |text| Some(listed(&record(text)?))) {
+            Some(Listed::Bot(bot)) => {
+                if seen.insert(bot.agent_id.clone()) {
+                    roster.bots.push(bot);
+                }
+            }
+            Some(Listed::Another) => {}
+            Some(Listed::Unusable) | None => roster.skipped += 1,
+        }
+    }
+    Ok(roster)
+}
+
+enum Listed {
+    Bot(Bot),
+    /// A room, or somebody else's.
+    Another,
+    /// Without an `agentId`: nothing else names it for the other calls.
+    Unusable,
+}
+
+fn listed(agent: &wire::Agent<'_>) -> Listed {
+    // Kinds of a newer server are taken for Bots.
+    if let Field::Is(kind) = &agent.kind
+        && (kind.is(AGENT_KIND, "ROOM", ROOM) || matches!(kind, Name::Text(name) if name.ends_with("_ROOM")))
+    {
+        return Listed::Another;
+    }
+    // What the account itself owns is its own, also where it is shared with the team; of the rest a team's visibility or an explicit word against
+    // ownership shows that it is somebody else's. (Absent means false by the rules of the wire, but servers exist that never say it.)
+    let shared = matches!(&agent.visibility, Field::Is(value) if value.is(VISIBILITY, "TEAM", TEAM));
+    match agent.viewer_is_owner {
+        Field::Is(Said::No) => return Listed::Another,
+        Field::Is(Said::Yes) => {}
+        Field::Absent | Field::Odd if shared => return Listed::Another,
+        Field::Absent | Field::Odd => {}
+    }
+    let text = |field: &wire::Text<'_>| match field {
+        Field::Is(text) => text.to_string(),
+        Field::Absent | Field::Odd => String::new(),
+    };
+    let id = text(&agent.agent_id);
+    if id.is_empty() {
+        return Listed::Unusable;
+    }
+    Listed::Bot(Bot {
+        agent_id: AgentId::from(id),
+        name: text(&agent.name),
+        harness: if text(&agent.harness).eq_ignore_ascii_case("box") {
+            Harness::Box
+        } else {
+            Harness::Other
+        },
+    })
+}
+
+pub(super) fn page(body: &[u8]) -> Result<Page, Unreadable> {
+    let wire: wire::Page<'_> = answer(body)?;
+    let entries = wire
+        .entries
+        .or_default()
+        .map_err(|Odd| Unreadable("entries isn't a list"))?;
+    let generation = generation(wire.generation).map_err(|Odd| Unreadable("generation isn't a whole number"))?;
+    let (mut rows, malformed) = rows(&entries);
+    // Newest first, as the service does it; some servers answer oldest first.
+    rows.sort_by(|a, b| b.seq.cmp(&a.seq));
+    Ok(Page {
+        rows,
+        generation,
+        malformed,
+    })
+}
+
+fn rows(entries: &[&RawValue]) -> (Vec<Row>, Vec<Malformed>) {
+    let mut bodies = Bodies::default();
+    let mut rows = Vec::with_capacity(entries.len());
+    let mut malformed = Vec::new();
+    for raw in entries {
+        match tolerant(raw.get(), |text| Some(bodies.row(record(text)?))) {
+            Some(Ok(row)) => rows.push(row),
+            Some(Err(odd)) => malformed.push(odd),
+            None => malformed.push(Malformed {
+                kind: "".into(),
+                reason: "the row isn't an object that can be read",
+            }),
+        }
+    }
+    (rows, malformed)
+}
+
+fn delete(raw: &RawValue) -> Option<Delete> {
+    tolerant(raw.get(), |text| {
+        let wire: wire::Delete<'_> = record(text)?;
+        Some(Delete {
+            seq: wire.seq.or_default().ok()?,
+            number: wire.updated_seq.or_default().ok()?,
+            entry_id: entry_id(wire.entry_id),
+        })
+    })
+}
+
+/// Reads one frame of the stream into `out`: always at least one, and one more for each live state that can't be read.
+pub(super) fn frame(payload: &[u8], out: &mut VecDeque<Frame>) {
+    let Ok(text) = simdutf8::basic::from_utf8(payload) else {
+        out.push_back(malformed("frame", "the frame isn't UTF-8"));
+        return;
+    };
+    let frame = tolerant(text, |text| Some(read_frame(text, record(text)?, out)));
+    out.push_back(frame.unwrap_or_else(|| malformed("frame", "the frame isn't an object that can be read")));
+}
+
+fn malformed(kind: &str, reason: &'static str) -> Frame {
+    Frame::Malformed(Malformed {
+        kind: kind.into(),
+        reason,
+    })
+}
+
+fn read_frame(text: &str, wire: wire::Frame<'_>, out: &mut VecDeque<Frame>) -> Frame {
+    let mut cases = Vec::with_capacity(1);
+    let mut case = |there: bool, name: &'static str| {
+        if there {
+            cases.push(name);
+        }
+    };
+    case(!matches!(wire.connected, Field::Absent), "connected");
+    case(!matches!(wire.rows, Field::Absent), "rows");
+    case(!matches!(wire.cleared, Field::Absent), "cleared");
+    case(!matches!(wire.cursor_too_old, Field::Absent), "cursorTooOld");
+    case(wire.heartbeat.0, "heartbeat");
+    case(!matches!(wire.agent_state, Field::Absent), "agentState");
+    case(wire.computer_actions.0, "computerActions");
+    case(wire.agent_state_changed.0, "agentStateChanged");
+    case(!matches!(wire.turn_failed, Field::Absent), "turnFailed");
+    case(wire.roster_changed.0, "rosterChanged");
+    case(wire.box_state.0, "boxState");
+    let name = match *cases {
+        [name] => name,
+        [] => {
+            let keys = serde_json::from_str::<BTreeMap<String, IgnoredAny>>(text).unwrap_or_default();
+            let kind = keys.keys().next().map_or_else(|| "".into(), |key| text::name(key));
+            return Frame::Other { kind, unknown: true };
+        }
+        _ => {
+            return malformed("frame", "the frame names more than one case");
+        }
+    };
+    let read = match name {
+        "connected" => wire.connected.or_default().map(|wire| connected(&wire)),
+        "rows" => wire.rows.or_default().and_then(rows_frame),
+        "cleared" => wire.cleared.or_default().and_then(|reset| {
+            // One server writes `generation` here.
+            let named = generation(reset.new_generation)?.or(generation(reset.generation)?);
+            Ok(of_main(reset.session_id, name)?.unwrap_or(Frame::Cleared {
+                agent_id: agent_id(reset.agent_id)?,
+                generation: named,
+            }))
+        }),
+        "cursorTooOld" => wire.cursor_too_old.or_default().and_then(|reset| {
+            Ok(of_main(reset.session_id, name)?.unwrap_or(Frame::CursorTooOld {
+                agent_id: agent_id(reset.agent_id)?,
+                generation: generation(reset.generation)?,
+            }))
+        }),
+        "heartbeat" => Ok(Frame::Heartbeat),
+        "agentState" => wire.agent_state.or_default().and_then(|state| agent_state(state, out)),
+        "turnFailed" => wire.turn_failed.or_default().and_then(turn_failed),
+        "rosterChanged" => Ok(Frame::RosterChanged),
+        // computerActions, agentStateChanged (a hint about other data, no live state) and boxState.
+        _ => Ok(Frame::Other {
+            kind: name.into(),
+            unknown: false,
+        }),
+    };
+    read.unwrap_or_else(|Odd| malformed(name, "a field that is needed is missing or of a wrong type"))
+}
+
+/// `None` for the main session; else what the frame of another session comes to.
+fn of_main(session: wire::Text<'_>, kind: &'static str) -> Result<Option<Frame>, Odd> {
+    Ok((!is_main(session)?).then(|| Frame::Other {
+        kind: kind.into(),
+        unknown: false,
+    }))
+}
+
+fn connected(wire: &wire::Connected) -> Frame {
+    Frame::Connected {
+        server_time: wall(wire.server_time_ms).filter(|time| time.0 != 0),
+        lifetime: wire
+            .absolute_lifetime_ms
+            .is()
+            .filter(|ms| *ms != 0)
+            .map(Duration::from_millis),
+    }
+}
+
+fn rows_frame(wire: wire::Rows<'_>) -> Result<Frame, Odd> {
+    if let Some(other) = of_main(wire.session_id, "rows")? {
+        return Ok(other);
+    }
+    let entries = wire.entries.or_default()?;
+    let (rows, mut malformed) = rows(&entries);
+    let mut deletes = Vec::new();
+    for raw in wire.deletes.or_default()? {
+        match delete(raw) {
+            Some(delete) => deletes.push(delete),
+            None => malformed.push(Malformed {
+                kind: "delete".into(),
+                reason: "the delete can't be read",
+            }),
+        }
+    }
+    Ok(Frame::Rows {
+        agent_id: agent_id(wire.agent_id)?,
+        generation: generation(wire.generation)?,
+        rows,
+        deletes,
+        malformed,
+    })
+}
+
+fn agent_state(wire: wire::AgentState<'_>, out: &mut VecDeque<Frame>) -> Result<Frame, Odd> {
+    let snapshot = wire.snapshot.or_default()?;
+    let mut live = Vec::new();
+    for raw in wire.live.or_default()? {
+        match tolerant(raw.get(), |text| live_state(record(text)?).ok()) {
+            Some(Some(state)) => live.push(state),
+            Some(None) => {}
+            None => out.push_back(Frame::Malformed(Malformed {
+                kind: "agentState.live".into(),
+                reason: "the live state can't be read",
+            })),
+        }
+    }
+    Ok(Frame::AgentState { snapshot, live })
+}
+
+/// `None` for another session than the main one.
+fn live_state(wire: wire::Live<'_>) -> Result<Option<(AgentId, LiveState)>, Odd> {
+    if !is_main(wire.session_id)? {
+        return Ok(None);
+    }
+    let activity = match wire.activity.optional()? {
+        Some(activity) => Some(LiveActivity {
+            kind: Arc::from(&*activity.kind.or_default()?),
+            tool: Arc::from(&*activity.tool.or_default()?),
+            detail: Arc::from(&*activity.detail.or_default()?),
+        }),
+        None => None,
+    };
+    let state = LiveState {
+        running: wire.is_running.or_default()?,
+        composing: wire.is_composing_message.or_default()?,
+        retrying: wire.is_retrying.or_default()?,
+        activity,
+        awaiting: wire.awaiting.0,
+    };
+    Ok(Some((agent_id(wire.agent_id)?, state)))
+}
+
+fn turn_failed(wire: wire::TurnFailed<'_>) -> Result<Frame, Odd> {
+    if let Some(other) = of_main(wire.session_id, "turnFailed")? {
+        return Ok(other);
+    }
+    let code = match wire.code.is().or(wire.failure_code.is()) {
+        Some(Name::Text(code)) => text::name(&code),
+        Some(Name::Number(code)) => code.to_string().into(),
+        None => "".into(),
+    };
+    Ok(Frame::TurnFailed {
+        agent_id: agent_id(wire.agent_id)?,
+        failure: TurnFailure {
+            code,
+            summary: Arc::from(&*wire.summary.is().unwrap_or_default()),
+        },
+    })
+}
+
+fn failure_code(refusal: wire::Refusal<'_>) -> String {
+    refusal
+        .failure_code
+        .is()
+        .map(|code| text::name(&code).to_string())
+        .unwrap_or_default()
+}
+
+pub(super) fn delivery(body: &[u8]) -> Result<Delivery, Unreadable> {
+    let wire: wire::Sent<'_> = answer(body)?;
+    Ok(match wire.delivery {
+        Field::Is(value) => {
+            let is = |short, number| value.is(DELIVERY, short, number);
+            if is("ACCEPTED_BOX", 1) || is("ACCEPTED_TEMPORAL", 2) || is("DUPLICATE", 3) {
+                Delivery::Accepted
+            } else if is("REFUSED", 4) {
+                Delivery::Refused {
+                    code: wire.refusal.is().map(failure_code).unwrap_or_default(),
+                }
+            } else {
+                Delivery::Unclear
+            }
+        }
+        Field::Absent if matches!(wire.dispatched, Field::Is(true)) => Delivery::Accepted,
+        Field::Absent | Field::Odd => Delivery::Unclear,
+    })
+}
+
+pub(super) fn send_status(body: &[u8]) -> Result<SendStatus, Unreadable> {
+    let wire: wire::SendStatus<'_> = answer(body)?;
+    Ok(match wire.status {
+        Field::Is(value) if value.is(STATUS, "NOT_FOUND", 1) => SendStatus::NotFound,
+        Field::Is(value) if value.is(STATUS, "REJECTED", 3) => SendStatus::Rejected,
+        _ => SendStatus::Other,
+    })
+}
+
+pub(super) fn widget_answer(body: &[u8]) -> Result<WidgetAnswer, Unreadable> {
+    let wire: wire::Responded<'_> = answer(body)?;
+    Ok(match (wire.accepted, wire.refusal) {
+        (Field::Is(true), _) => WidgetAnswer::Accepted,
+        (_, Field::Is(refusal)) => WidgetAnswer::Refused {
+            code: failure_code(refusal),
+        },
+        // Neither: false is left out, so `{}` may be a no, and it may be a yes of a server that says nothing.
+        _ => WidgetAnswer::Unclear,
+    })
+}
+
+/// The URL to read `path` from; `None` where the service has no such object.
+pub(super) fn presigned(body: &[u8], path: &str) -> Result<Option<String>, Unreadable> {
+    let wire: wire::Presigned<'_> = answer(body)?;
+    let instructions = wire
+        .instructions
+        .or_default()
+        .map_err(|Odd| Unreadable("instructions isn't a list"))?;
+    Ok(instructions.into_iter().find_map(|raw| {
+        let instruction: wire::Instruction<'_> = record(raw.get())?;
+        (instruction.rel_path.is()? == path).then_some(())?;
+        instruction.url.is().map(std::borrow::Cow::into_owned)
+    }))
+}
+
+/// Requests are plain data of ours: writing them as JSON can't fail.
+fn json(request: &impl serde::Serialize) -> Vec<u8> {
+    serde_json::to_vec(request).unwrap_or_default()
+}
+
+pub(super) fn page_request(request: &PageRequest) -> Vec<u8> {
+    json(&wire::PageRequest {
+        agent_id: request.agent_id.as_str(),
+        generation: request.generation,
+        // The bound above the highest `seq` that the wire can name is no bound: without one the newest page comes, which holds that row.
+        before_seq: request
+            .before_seq
+            .and_then(|seq| u64::try_from(seq).ok())
+            .map(|seq| seq.to_string()),
+        limit: request.limit,
+    })
+}
+
+pub(super) fn watch_request(request: &WatchRequest) -> Vec<u8> {
+    let cursors = request.cursors.iter().map(|(agent_id, cursor)| wire::Cursor {
+        agent_id: agent_id.as_str(),
+        generation: cursor.generation,
+        after_updated_seq: cursor.number.to_string(),
+        session_id: "",
+    });
+    json(&wire::WatchRequest {
+        cursors: cursors.collect(),
+        include_unlisted_agents: true,
+        inline_body_max_bytes: 262_144,
+    })
+}
+
+pub(super) fn send_request(request: &SendRequest) -> Vec<u8> {
+    json(&wire::SendRequest {
+        agent_id: request.agent_id.as_str(),
+        message_id: &request.message_id,
+        text: &request.text,
+        sent_at_ms: request.sent_at.0.to_string(),
+        reply_to_id: request.reply_to.as_ref().map(EntryId::as_str),
+        source: "GROK_BOT_CLIENT_SURFACE_DESKTOP",
+        session_id: "",
+    })
+}
+
+pub(super) fn status_request(agent_id: &AgentId, message_id: &str) -> Vec<u8> {
+    json(&wire::StatusRequest {
+        agent_id: agent_id.as_str(),
+        message_id,
+        session_id: "",
+    })
+}
+
+pub(super) fn respond_request(request: &WidgetRequest) -> Vec<u8> {
+    json(&wire::RespondRequest {
+        agent_id: request.agent_id.as_str(),
+        entry_id: request.entry_id.as_str(),
+        value: &request.value,
+    })
+}
+
+pub(super) fn presign_request(path: &str) -> Vec<u8> {
+    json(&wire::PresignRequest {
+        rel_paths: [path.to_owned()],
+    })
+}
+
+#[cfg(test)]
+mod tests;

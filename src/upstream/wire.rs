@@ -1,0 +1,795 @@
+//! The service's JSON as it is spelled (wire reference, sections 2 to 10), read so that one odd value stays one odd value.
+//!
+//! A [`Field`] never fails on a type: it says absent, odd, or what it is. Lists keep their elements raw, and each is read on its own. What the
+//! fields mean is `convert`'s business.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+
+/// A field read tolerantly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Field<T> {
+    /// Left out, `null`, or `false` where no flag stands: defaults are omitted, and some servers write them out instead.
+    #[default]
+    Absent,
+    /// Of a type that can't be read.
+    Odd,
+    /// Present.
+    Is(T),
+}
+
+impl<T> Field<T> {
+    /// The value, if there is one that can be read.
+    pub(super) fn is(self) -> Option<T> {
+        match self {
+            Self::Is(value) => Some(value),
+            Self::Absent | Self::Odd => None,
+        }
+    }
+
+    /// The value or the default; an odd one is an error.
+    pub(super) fn or_default(self) -> Result<T, Odd>
+    where
+        T: Default,
+    {
+        match self {
+            Self::Is(value) => Ok(value),
+            Self::Absent => Ok(T::default()),
+            Self::Odd => Err(Odd),
+        }
+    }
+
+    /// The value, if the field is present; an odd one is an error.
+    pub(super) fn optional(self) -> Result<Option<T>, Odd> {
+        match self {
+            Self::Is(value) => Ok(Some(value)),
+            Self::Absent => Ok(None),
+            Self::Odd => Err(Odd),
+        }
+    }
+}
+
+/// A field that is needed couldn't be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Odd;
+
+/// What a [`Field`] can hold, by the JSON type that comes. What isn't overridden is odd.
+pub(super) trait FromJson<'de>: Sized {
+    /// A string.
+    fn from_text(_text: Cow<'de, str>) -> Field<Self> {
+        Field::Odd
+    }
+    /// A whole number without sign.
+    fn from_number(_number: u64) -> Field<Self> {
+        Field::Odd
+    }
+    /// `true`.
+    fn from_true() -> Field<Self> {
+        Field::Odd
+    }
+    /// `false`.
+    fn from_false() -> Field<Self> {
+        Field::Absent
+    }
+    /// An object.
+    fn from_map<A: MapAccess<'de>>(mut map: A) -> Result<Field<Self>, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Field::Odd)
+    }
+    /// An array.
+    fn from_seq<A: SeqAccess<'de>>(mut seq: A) -> Result<Field<Self>, A::Error> {
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Field::Odd)
+    }
+}
+
+impl<'de, T: FromJson<'de>> Deserialize<'de> for Field<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(FieldVisitor(PhantomData))
+    }
+}
+
+struct FieldVisitor<T>(PhantomData<T>);
+
+impl<'de, T: FromJson<'de>> Visitor<'de> for FieldVisitor<T> {
+    type Value = Field<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Self::Value, E> {
+        Ok(if value { T::from_true() } else { T::from_false() })
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Self::Value, E> {
+        Ok(T::from_number(value))
+    }
+
+    fn visit_i64<E>(self, _value: i64) -> Result<Self::Value, E> {
+        // Negative: a number without sign comes as u64.
+        Ok(Field::Odd)
+    }
+
+    fn visit_f64<E>(self, _value: f64) -> Result<Self::Value, E> {
+        Ok(Field::Odd)
+    }
+
+    fn visit_borrowed_str<E>(self, value: &'de str) -> Result<Self::Value, E> {
+        Ok(T::from_text(Cow::Borrowed(value)))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Self::Value, E> {
+        Ok(T::from_text(Cow::Owned(value.to_owned())))
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Field::Absent)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Self::Value, A::Error> {
+        T::from_seq(seq)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        T::from_map(map)
+    }
+}
+
+/// Text.
+pub(super) type Text<'a> = Field<Cow<'a, str>>;
+
+impl<'de: 'a, 'a> FromJson<'de> for Cow<'a, str> {
+    fn from_text(text: Cow<'de, str>) -> Field<Self> {
+        Field::Is(text)
+    }
+}
+
+/// A 64-bit number: a decimal string in the service's own JSON, a number in others'. Never read through a float.
+pub(super) type Number = Field<u64>;
+
+impl FromJson<'_> for u64 {
+    fn from_text(text: Cow<'_, str>) -> Field<Self> {
+        if text.is_empty() {
+            return Field::Absent;
+        }
+        decimal(&text).map_or(Field::Odd, Field::Is)
+    }
+
+    fn from_number(number: u64) -> Field<Self> {
+        Field::Is(number)
+    }
+}
+
+/// Digits alone: `parse` would take a plus sign, too.
+fn decimal(text: &str) -> Option<u64> {
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        text.parse().ok()
+    } else {
+        None
+    }
+}
+
+/// A flag that is up; one that is down is absent.
+pub(super) type Flag = Field<bool>;
+
+impl FromJson<'_> for bool {
+    fn from_text(text: Cow<'_, str>) -> Field<Self> {
+        match &*text {
+            "" | "false" | "0" => Field::Absent,
+            "true" | "1" => Field::Is(true),
+            _ => Field::Odd,
+        }
+    }
+
+    fn from_number(number: u64) -> Field<Self> {
+        match number {
+            0 => Field::Absent,
+            1 => Field::Is(true),
+            _ => Field::Odd,
+        }
+    }
+
+    fn from_true() -> Field<Self> {
+        Field::Is(true)
+    }
+}
+
+/// A flag whose explicit `false` says more than its absence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    Yes,
+    No,
+}
+
+impl FromJson<'_> for Said {
+    fn from_true() -> Field<Self> {
+        Field::Is(Self::Yes)
+    }
+
+    fn from_false() -> Field<Self> {
+        Field::Is(Self::No)
+    }
+}
+
+/// An enum value: a full name, a name without its prefix, or a number. New ones are values like all others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Name<'a> {
+    Text(Cow<'a, str>),
+    Number(u64),
+}
+
+impl<'de: 'a, 'a> FromJson<'de> for Name<'a> {
+    fn from_text(text: Cow<'de, str>) -> Field<Self> {
+        if text.is_empty() {
+            return Field::Absent;
+        }
+        Field::Is(match decimal(&text) {
+            Some(number) => Name::Number(number),
+            None => Name::Text(text),
+        })
+    }
+
+    fn from_number(number: u64) -> Field<Self> {
+        Field::Is(Name::Number(number))
+    }
+}
+
+impl Name<'_> {
+    /// Whether this is the value `short` of an enum whose full names start with `prefix`, or its number.
+    pub(super) fn is(&self, prefix: &str, short: &str, number: u64) -> bool {
+        match self {
+            Self::Text(text) => text.strip_prefix(prefix).unwrap_or(text) == short,
+            Self::Number(value) => *value == number,
+        }
+    }
+}
+
+/// Something is there: not `null`, `false` or an empty string.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Present(pub(super) bool);
+
+/// What makes a [`Present`] present.
+struct Something;
+
+impl FromJson<'_> for Something {
+    fn from_text(text: Cow<'_, str>) -> Field<Self> {
+        if text.is_empty() {
+            Field::Absent
+        } else {
+            Field::Is(Self)
+        }
+    }
+    fn from_number(_number: u64) -> Field<Self> {
+        Field::Is(Self)
+    }
+    fn from_true() -> Field<Self> {
+        Field::Is(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Present {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // Objects, arrays and other numbers are odd to `Something`, and there all the same.
+        Field::<Something>::deserialize(deserializer).map(|field| Self(!matches!(field, Field::Absent)))
+    }
+}
+
+/// A list with its elements unread.
+pub(super) type List<'a> = Field<Vec<&'a RawValue>>;
+
+impl<'de: 'a, 'a> FromJson<'de> for Vec<&'a RawValue> {
+    fn from_text(text: Cow<'de, str>) -> Field<Self> {
+        absent_or_odd(&text)
+    }
+
+    fn from_seq<A: SeqAccess<'de>>(mut seq: A) -> Result<Field<Self>, A::Error> {
+        let mut items = Self::with_capacity(seq.size_hint().unwrap_or(0));
+        while let Some(item) = seq.next_element()? {
+            items.push(item);
+        }
+        Ok(Field::Is(items))
+    }
+}
+
+/// In the place of a list or an object an empty text stands for nothing.
+fn absent_or_odd<T>(text: &str) -> Field<T> {
+    if text.is_empty() { Field::Absent } else { Field::Odd }
+}
+
+/// The id of the entry that one replies to: a string, or an object that holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Reply<'a>(pub(super) Cow<'a, str>);
+
+impl<'de: 'a, 'a> FromJson<'de> for Reply<'a> {
+    fn from_text(text: Cow<'de, str>) -> Field<Self> {
+        if text.is_empty() {
+            Field::Absent
+        } else {
+            Field::Is(Self(text))
+        }
+    }
+
+    fn from_map<A: MapAccess<'de>>(map: A) -> Result<Field<Self>, A::Error> {
+        #[derive(Deserialize, Default)]
+        #[serde(default, rename_all = "camelCase")]
+        struct Target<'a> {
+            #[serde(borrow)]
+            id: Text<'a>,
+            #[serde(borrow)]
+            entry_id: Text<'a>,
+        }
+        let target = Target::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(
+            match target.id.is().filter(|id| !id.is_empty()).or(target.entry_id.is()) {
+                Some(id) => Self::from_text(id),
+                None => Field::Odd,
+            },
+        )
+    }
+}
+
+/// Wire objects: all fields optional, unknown ones ignored.
+macro_rules! objects {
+    ($($(#[$doc:meta])* $name:ident<'a> { $($(#[$attr:meta])* $field:ident: $type:ty,)* })*) => {$(
+        $(#[$doc])*
+        #[derive(Deserialize, Debug, Default)]
+        #[serde(default, rename_all = "camelCase")]
+        pub(super) struct $name<'a> {
+            $($(#[$attr])* pub(super) $field: $type,)*
+        }
+
+        impl<'de: 'a, 'a> FromJson<'de> for $name<'a> {
+            fn from_text(text: Cow<'de, str>) -> Field<Self> {
+                absent_or_odd(&text)
+            }
+
+            fn from_map<A: MapAccess<'de>>(map: A) -> Result<Field<Self>, A::Error> {
+                Self::deserialize(MapAccessDeserializer::new(map)).map(Field::Is)
+            }
+        }
+    )*};
+}
+
+objects! {
+    /// `GetMe` (section 10).
+    Me<'a> {
+        #[serde(borrow)]
+        user_id: Field<Name<'a>>,
+        #[serde(borrow)]
+        auth_id: Text<'a>,
+        #[serde(borrow)]
+        email: Text<'a>,
+        #[serde(borrow)]
+        first_name: Text<'a>,
+        #[serde(borrow)]
+        last_name: Text<'a>,
+    }
+
+    /// `ListGrokBotAgents` (section 3).
+    Agents<'a> {
+        #[serde(borrow)]
+        agents: List<'a>,
+    }
+
+    /// `GrokBotAgent` (section 3).
+    Agent<'a> {
+        #[serde(borrow)]
+        agent_id: Text<'a>,
+        #[serde(borrow)]
+        name: Text<'a>,
+        #[serde(borrow)]
+        harness: Text<'a>,
+        #[serde(borrow)]
+        kind: Field<Name<'a>>,
+        #[serde(borrow)]
+        visibility: Field<Name<'a>>,
+        viewer_is_owner: Field<Said>,
+    }
+
+    /// `ListGrokBotTranscriptEntries` (section 4).
+    Page<'a> {
+        #[serde(borrow)]
+        entries: List<'a>,
+        generation: Number,
+    }
+
+    /// `GrokBotTranscriptEntry` (section 7.1).
+    Row<'a> {
+        seq: Number,
+        #[serde(borrow)]
+        entry_kind: Text<'a>,
+        #[serde(borrow)]
+        body: Text<'a>,
+        #[serde(borrow)]
+        blob_hash: Text<'a>,
+        updated_seq: Number,
+        #[serde(borrow)]
+        entry_id: Text<'a>,
+        body_omitted: Flag,
+    }
+
+    /// `deletes[]` of a `rows` frame (section 5.5).
+    Delete<'a> {
+        seq: Number,
+        updated_seq: Number,
+        #[serde(borrow)]
+        entry_id: Text<'a>,
+    }
+
+    /// A stream frame: one of eleven cases (section 5.4). The cases that mean nothing here are only told apart from new ones.
+    Frame<'a> {
+        connected: Field<Connected>,
+        #[serde(borrow)]
+        rows: Field<Rows<'a>>,
+        #[serde(borrow)]
+        cleared: Field<Reset<'a>>,
+        #[serde(borrow)]
+        cursor_too_old: Field<Reset<'a>>,
+        heartbeat: Present,
+        #[serde(borrow)]
+        agent_state: Field<AgentState<'a>>,
+        computer_actions: Present,
+        agent_state_changed: Present,
+        #[serde(borrow)]
+        turn_failed: Field<TurnFailed<'a>>,
+        roster_changed: Present,
+        box_state: Present,
+    }
+
+    /// `rows` (section 5.5).
+    Rows<'a> {
+        #[serde(borrow)]
+        agent_id: Text<'a>,
+        generation: Number,
+        #[serde(borrow)]
+        entries: List<'a>,
+        #[serde(borrow)]
+        deletes: List<'a>,
+        #[serde(borrow)]
+        session_id: Text<'a>,
+    }
+
+    /// `cleared` and `cursorTooOld` (section 5.5): the first names its generation `newGeneration`.
+    Reset<'a> {
+        #[serde(borrow)]
+        agent_id: Text<'a>,
+        new_generation: Number,
+        generation: Number,
+        #[serde(borrow)]
+        session_id: Text<'a>,
+    }
+
+    /// `agentState` (section 5.7).
+    AgentState<'a> {
+        #[serde(borrow)]
+        live: List<'a>,
+        snapshot: Flag,
+    }
+
+    /// `GrokBotAgentLiveState` (section 6.1).
+    Live<'a> {
+        #[serde(borrow)]
+        agent_id: Text<'a>,
+        is_running: Flag,
+        is_composing_message: Flag,
+        is_retrying: Flag,
+        #[serde(borrow)]
+        activity: Field<Activity<'a>>,
+        awaiting: Present,
+        #[serde(borrow)]
+        session_id: Text<'a>,
+    }
+
+    /// `GrokBotAgentLiveActivity` (section 6.1).
+    Activity<'a> {
+        #[serde(borrow)]
+        kind: Text<'a>,
+        #[serde(borrow)]
+        tool: Text<'a>,
+        #[serde(borrow)]
+        detail: Text<'a>,
+    }
+
+    /// `turnFailed` (section 5.7). One source reads `failureCode`.
+    TurnFailed<'a> {
+        #[serde(borrow)]
+        agent_id: Text<'a>,
+        #[serde(borrow)]
+        session_id: Text<'a>,
+        #[serde(borrow)]
+        code: Field<Name<'a>>,
+        #[serde(borrow)]
+        failure_code: Field<Name<'a>>,
+        #[serde(borrow)]
+        summary: Text<'a>,
+    }
+
+    /// `SendGrokBotUserMessage` (section 9.1).
+    Sent<'a> {
+        dispatched: Flag,
+        #[serde(borrow)]
+        delivery: Field<Name<'a>>,
+        #[serde(borrow)]
+        refusal: Field<Refusal<'a>>,
+    }
+
+    /// `refusal` (section 9.1).
+    Refusal<'a> {
+        #[serde(borrow)]
+        failure_code: Text<'a>,
+    }
+
+    /// `GetGrokBotSendStatus` (section 9.2).
+    SendStatus<'a> {
+        #[serde(borrow)]
+        status: Field<Name<'a>>,
+    }
+
+    /// `RespondGrokBotWidget` (section 9.4).
+    Responded<'a> {
+        accepted: Flag,
+        #[serde(borrow)]
+        refusal: Field<Refusal<'a>>,
+    }
+
+    /// `PresignSandBoxStoreReads` (section 8).
+    Presigned<'a> {
+        #[serde(borrow)]
+        instructions: List<'a>,
+    }
+
+    /// `instructions[]` (section 8).
+    Instruction<'a> {
+        #[serde(borrow)]
+        rel_path: Text<'a>,
+        #[serde(borrow)]
+        url: Text<'a>,
+    }
+
+    /// The JSON inside a row's `body` (section 7.2 to 7.5).
+    Body<'a> {
+        #[serde(borrow)]
+        id: Text<'a>,
+        #[serde(borrow)]
+        kind: Text<'a>,
+        #[serde(borrow)]
+        role: Text<'a>,
+        #[serde(borrow)]
+        content: Text<'a>,
+        timestamp_ms: Number,
+        #[serde(borrow)]
+        client_nonce: Text<'a>,
+        from_agent: Present,
+        to_agent: Present,
+        author: Present,
+        branched: Flag,
+        #[serde(borrow)]
+        reply_to_id: Field<Reply<'a>>,
+        #[serde(borrow)]
+        reply_to: Field<Reply<'a>>,
+        #[serde(borrow)]
+        responded_value: Text<'a>,
+        widget_dismissed: Flag,
+        widget_skipped: Flag,
+        #[serde(borrow)]
+        message: Field<Message<'a>>,
+        #[serde(borrow)]
+        name: Text<'a>,
+        #[serde(borrow, rename = "file_name")]
+        file_name_snake: Text<'a>,
+        #[serde(borrow)]
+        file_name: Text<'a>,
+        #[serde(borrow, rename = "file_path")]
+        file_path_snake: Text<'a>,
+        #[serde(borrow)]
+        file_path: Text<'a>,
+        #[serde(borrow)]
+        url: Text<'a>,
+        #[serde(borrow)]
+        path: Text<'a>,
+        byte_size: Number,
+    }
+
+    /// `message` of a `send-message` (section 7.4), all types in one.
+    Message<'a> {
+        #[serde(borrow, rename = "type")]
+        kind: Text<'a>,
+        #[serde(borrow)]
+        content: Text<'a>,
+        #[serde(borrow)]
+        images: List<'a>,
+        #[serde(borrow)]
+        widget: Field<Widget<'a>>,
+        #[serde(borrow)]
+        responded_value: Text<'a>,
+        widget_dismissed: Flag,
+        widget_skipped: Flag,
+        #[serde(borrow)]
+        reply_to_id: Field<Reply<'a>>,
+        #[serde(borrow)]
+        reply_to: Field<Reply<'a>>,
+        #[serde(borrow)]
+        name: Text<'a>,
+        #[serde(borrow, rename = "file_name")]
+        file_name_snake: Text<'a>,
+        #[serde(borrow)]
+        file_name: Text<'a>,
+        #[serde(borrow, rename = "file_path")]
+        file_path_snake: Text<'a>,
+        #[serde(borrow)]
+        file_path: Text<'a>,
+        #[serde(borrow)]
+        url: Text<'a>,
+        #[serde(borrow)]
+        path: Text<'a>,
+        byte_size: Number,
+        #[serde(borrow)]
+        approval: Field<Asked<'a>>,
+        #[serde(borrow)]
+        ask: Field<Asked<'a>>,
+        #[serde(borrow)]
+        secret_request: Field<Asked<'a>>,
+        #[serde(borrow)]
+        connector: Field<Asked<'a>>,
+        #[serde(borrow)]
+        draft: Field<Asked<'a>>,
+        #[serde(borrow)]
+        form: Field<Asked<'a>>,
+    }
+
+    /// `images[]` of a text card.
+    Image<'a> {
+        #[serde(borrow)]
+        url: Text<'a>,
+        #[serde(borrow)]
+        alt: Text<'a>,
+    }
+
+    /// `message.widget`.
+    Widget<'a> {
+        #[serde(borrow)]
+        prompt: Text<'a>,
+        #[serde(borrow)]
+        help_text: Text<'a>,
+        #[serde(borrow)]
+        options: List<'a>,
+    }
+
+    /// `widget.options[]`.
+    WidgetOption<'a> {
+        #[serde(borrow)]
+        label: Text<'a>,
+        #[serde(borrow)]
+        value: Text<'a>,
+    }
+
+    /// What a card that is handled in Grok Bot says of itself, whatever its type.
+    Asked<'a> {
+        #[serde(borrow)]
+        summary: Text<'a>,
+        #[serde(borrow)]
+        action: Text<'a>,
+        #[serde(borrow)]
+        target: Field<Target<'a>>,
+        #[serde(borrow)]
+        label: Text<'a>,
+        #[serde(borrow)]
+        subject: Text<'a>,
+        #[serde(borrow)]
+        name: Text<'a>,
+        #[serde(borrow)]
+        title: Text<'a>,
+    }
+}
+
+/// `connected` (section 5.5).
+#[derive(Deserialize, Debug, Default)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Connected {
+    pub(super) server_time_ms: Number,
+    pub(super) absolute_lifetime_ms: Number,
+}
+
+impl<'de> FromJson<'de> for Connected {
+    fn from_map<A: MapAccess<'de>>(map: A) -> Result<Field<Self>, A::Error> {
+        Self::deserialize(MapAccessDeserializer::new(map)).map(Field::Is)
+    }
+}
+
+/// `target` of a card: the text of a permission, or the object that says where a secret goes, of which the name is taken.
+#[derive(Debug)]
+pub(super) struct Target<'a>(pub(super) Cow<'a, str>);
+
+impl<'de: 'a, 'a> FromJson<'de> for Target<'a> {
+    fn from_text(text: Cow<'de, str>) -> Field<Self> {
+        Field::Is(Self(text))
+    }
+
+    fn from_map<A: MapAccess<'de>>(map: A) -> Result<Field<Self>, A::Error> {
+        #[derive(Deserialize, Default)]
+        #[serde(default)]
+        struct Named<'a> {
+            #[serde(borrow)]
+            name: Text<'a>,
+        }
+        let named = Named::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(named.name.is().map_or(Field::Odd, |name| Field::Is(Self(name))))
+    }
+}
+
+/// `ListGrokBotTranscriptEntries` (section 4).
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PageRequest<'a> {
+    pub(super) agent_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) generation: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) before_seq: Option<String>,
+    pub(super) limit: u32,
+}
+
+/// `WatchGrokBotTranscripts` (section 5.1).
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct WatchRequest<'a> {
+    pub(super) cursors: Vec<Cursor<'a>>,
+    pub(super) include_unlisted_agents: bool,
+    pub(super) inline_body_max_bytes: u32,
+}
+
+/// `cursors[]` of the watch request.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Cursor<'a> {
+    pub(super) agent_id: &'a str,
+    pub(super) generation: u64,
+    pub(super) after_updated_seq: String,
+    pub(super) session_id: &'static str,
+}
+
+/// `PresignSandBoxStoreReads` (section 8).
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PresignRequest {
+    pub(super) rel_paths: [String; 1],
+}
+
+/// `SendGrokBotUserMessage` (section 9.1).
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SendRequest<'a> {
+    pub(super) agent_id: &'a str,
+    pub(super) message_id: &'a str,
+    pub(super) text: &'a str,
+    pub(super) sent_at_ms: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reply_to_id: Option<&'a str>,
+    pub(super) source: &'static str,
+    pub(super) session_id: &'static str,
+}
+
+/// `GetGrokBotSendStatus` (section 9.2).
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct StatusRequest<'a> {
+    pub(super) agent_id: &'a str,
+    pub(super) message_id: &'a str,
+    pub(super) session_id: &'static str,
+}
+
+/// `RespondGrokBotWidget` (section 9.4). The default session is left out, as the official client does.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RespondRequest<'a> {
+    pub(super) agent_id: &'a str,
+    pub(super) entry_id: &'a str,
+    pub(super) value: &'a str,
+}
