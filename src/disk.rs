@@ -394,6 +394,14 @@ mod tests {
         assert!(matches!(read_private(&file, 10), Err(DiskError::ForeignOwner(_))));
     }
 
+    /// The kernel lets nobody change a mode under /proc, not even the owner or root.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a11_a_mode_that_cant_be_narrowed_is_an_error() {
+        let refused = read_private(Path::new("/proc/self/status"), 1 << 20);
+        assert!(matches!(refused, Err(DiskError::Narrow { .. })), "{refused:?}");
+    }
+
     #[test]
     fn reading_follows_no_link_waits_for_no_pipe_and_is_bounded() {
         let scratch = tempfile::tempdir().unwrap();
