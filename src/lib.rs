@@ -2,10 +2,13 @@
 
 pub mod auth;
 pub mod clock;
+pub mod config;
 pub mod connect;
+pub mod disk;
 pub mod index;
 pub mod mirror;
 pub mod model;
+pub mod platform;
 pub mod records;
 pub mod rpc;
 pub mod upstream;

@@ -3,12 +3,28 @@
 //! [`SignIn`] is what the loop needs of it. The real one (`Keeper`) works on `native-auth.json` and the service's sign-in endpoints; tests of the
 //! loop implement it in memory.
 
+mod convert;
+mod document;
+mod endpoint;
+mod file;
+mod http;
+mod jwt;
+mod keeper;
+mod pkce;
+mod poll;
+mod renew;
+mod wire;
+
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
 use oauth2::AccessToken;
+
+pub use endpoint::{Answer, Endpoint, PollForm, Unanswered};
+pub use http::HttpEndpoint;
+pub use keeper::{Keeper, WallClock};
 
 use crate::model::Wall;
 
@@ -36,7 +52,7 @@ pub trait SignIn: Send + Sync + fmt::Debug + 'static {
     /// after the drop nothing is stored.
     fn redeem(&self, attempt: &Attempt) -> Task<Result<(), SignInError>>;
 
-    /// Deletes the tokens. It wins over a renewal in flight.
+    /// Deletes the tokens. It wins over a renewal in flight, and ends a sign-in that is pending in this process.
     ///
     /// # Errors
     /// Where the file can't be removed.
@@ -95,11 +111,11 @@ impl fmt::Debug for Attempt {
 /// What the poll needs.
 pub(crate) struct AttemptSecret {
     /// The attempt's uuid.
-    #[expect(dead_code, reason = "read by the poll")]
     pub(crate) uuid: String,
     /// The PKCE verifier.
-    #[expect(dead_code, reason = "read by the poll")]
     pub(crate) verifier: oauth2::PkceCodeVerifier,
+    /// When it began, by the clock that ends it.
+    pub(crate) begun: tokio::time::Instant,
 }
 
 /// Why there is no token.
@@ -133,6 +149,9 @@ pub enum SignInError {
     /// Refused for another final reason.
     #[error("refused: {0}")]
     Refused(String),
+    /// A newer attempt or a sign-out took its place. Nothing was stored.
+    #[error("a newer sign-in or a sign-out took its place")]
+    Superseded,
     /// The folder or the file can't be used.
     #[error("can't store the sign-in: {0}")]
     Store(String),

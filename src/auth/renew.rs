@@ -1,0 +1,486 @@
+//! When a token is renewed, what is kept of a renewal, and what a failure means for the next one. Pure: time comes in as values.
+//!
+//! The rules are built so that no clock can make a loop. What a process knows by itself (how long it has held a token, by its monotonic clock, or
+//! between two readings of one wall clock) decides before what it can only compare with the service's clock.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::Duration;
+
+use oauth2::{AccessToken, RefreshToken};
+use sha2::{Digest as _, Sha256};
+
+use super::jwt::Claims;
+use crate::model::{Mono, Wall};
+
+/// A token is renewed so long before it ends …
+const MARGIN: Duration = Duration::from_mins(5);
+/// … and once it is so old. Session tokens live about 60 days (sign-in reference, section 3.5); a client that is rarely on would else find its
+/// refresh token ended too.
+const RIPE: Duration = Duration::from_hours(168);
+/// The life of a token that doesn't say when it was issued.
+const USUAL_LIFE: Duration = Duration::from_hours(1440);
+/// A token younger than this isn't renewed by the clock.
+const SPACING: Duration = Duration::from_hours(1);
+/// … unless its whole life is shorter; then not before this.
+const SHORTEST_SPACING: Duration = Duration::from_secs(10);
+/// The first wait after a failure; it doubles …
+const FIRST_BACKOFF: Duration = Duration::from_secs(30);
+/// … up to this.
+const LONGEST_BACKOFF: Duration = Duration::from_mins(15);
+/// A Retry-After beyond this isn't believed.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_hours(1);
+/// So many refusals by 403 make it final; single ones come from firewalls too.
+const FORBIDDEN_LIMIT: u32 = 3;
+/// How many dead refresh tokens are remembered.
+const DEAD_LIMIT: usize = 32;
+
+/// A token's hash, to compare and remember it by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Fingerprint([u8; 32]);
+
+impl Fingerprint {
+    pub(super) fn of(secret: &str) -> Self {
+        Self(Sha256::digest(secret.as_bytes()).into())
+    }
+
+    /// Eight hex digits, enough to tell accounts apart and no way back to the token.
+    pub(super) fn short(self) -> String {
+        let [a, b, c, d, ..] = self.0;
+        format!("{a:02x}{b:02x}{c:02x}{d:02x}")
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Fingerprint")
+    }
+}
+
+/// How long a token has been held since it was obtained, where that is known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    /// Since then.
+    pub(super) age: Duration,
+    /// It looked due the moment it was obtained: the clocks disagree, and comparing them again would say so again.
+    pub(super) looked_due: bool,
+}
+
+/// Whether a token is due for renewal at `now` (by the service's clock as far as it is known).
+pub(super) fn is_due(claims: &Claims, now: Wall, held: Option<Held>) -> bool {
+    let Some(held) = held else {
+        return looks_due(claims, now);
+    };
+    // The life is a difference of two times of the service's; no clock of ours is in it.
+    let ripe = life(claims).map_or(RIPE, |life| RIPE.min(life.saturating_sub(margin(life))));
+    let spacing = SPACING.min(ripe).max(SHORTEST_SPACING);
+    held.age >= spacing && (held.age >= ripe || (!held.looked_due && looks_due(claims, now)))
+}
+
+/// Whether a token looks due by comparing its claims with a clock. One whose end can't be read does.
+pub(super) fn looks_due(claims: &Claims, now: Wall) -> bool {
+    let Some(expires) = claims.expires else {
+        return true;
+    };
+    let now = now.0.div_euclid(1000);
+    let issued = claims.issued.unwrap_or(expires - seconds(USUAL_LIFE));
+    let margin = life(claims).map_or(MARGIN, margin);
+    now >= expires - seconds(margin) || now >= issued.saturating_add(seconds(RIPE))
+}
+
+/// Whether a token has ended at `now`. One whose end can't be read hasn't.
+pub(super) fn has_ended(claims: &Claims, now: Wall) -> bool {
+    claims.expires.is_some_and(|expires| now.0.div_euclid(1000) >= expires)
+}
+
+/// How long the token lives in all, if it says so.
+pub(super) fn life(claims: &Claims) -> Option<Duration> {
+    let life = claims.expires?.checked_sub(claims.issued?)?;
+    u64::try_from(life)
+        .ok()
+        .filter(|life| *life > 0)
+        .map(Duration::from_secs)
+}
+
+/// Five minutes, or a fifth of a short life.
+fn margin(life: Duration) -> Duration {
+    MARGIN.min(life / 5)
+}
+
+fn seconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)
+}
+
+/// What to store of a renewal.
+#[derive(Clone)]
+pub(super) struct Renewed {
+    /// The new access token.
+    pub(super) access: AccessToken,
+    /// What to renew with next time.
+    pub(super) refresh: RefreshToken,
+    /// What this time worked, kept until `refresh` has.
+    pub(super) previous: Option<RefreshToken>,
+    /// When, by this machine's clock, right or wrong.
+    pub(super) at: Wall,
+}
+
+/// Chooses the refresh token to keep (sign-in reference, section 3.7). `sent` is the one that just worked; `fallback` says that it was the previous
+/// one, after its successor was refused.
+///
+/// Usually the service gives no new refresh token, and the old one ends with the sign-in's 60 days. An access token is taken in its place then, the
+/// service being reported to accept that, but only where it lives longer, and the one that is known to work is kept until it has worked itself.
+pub(super) fn choose(
+    sent: &RefreshToken,
+    answered: Option<RefreshToken>,
+    access: AccessToken,
+    fallback: bool,
+    ends: impl Fn(&str) -> Option<i64>,
+    at: Wall,
+) -> Renewed {
+    let adopted = || {
+        let longer = ends(access.secret())? > ends(sent.secret())?;
+        // What was refused once isn't tried the same way again at once.
+        (longer && !fallback).then(|| RefreshToken::new(access.secret().clone()))
+    };
+    let next = answered.or_else(adopted).filter(|next| next.secret() != sent.secret());
+    let (refresh, previous) = match next {
+        Some(next) => (next, Some(sent.clone())),
+        None => (sent.clone(), None),
+    };
+    Renewed {
+        access,
+        refresh,
+        previous,
+        at,
+    }
+}
+
+/// What is remembered of failures.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    dead: VecDeque<(Fingerprint, String)>,
+    trouble: Option<Trouble>,
+}
+
+/// Failures in a row with one refresh token.
+#[derive(Debug)]
+struct Trouble {
+    refresh: Fingerprint,
+    failures: u32,
+    forbidden: u32,
+    until: Mono,
+    detail: String,
+}
+
+/// What the ledger says about trying a refresh token now.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Try.
+    Go,
+    /// Not yet.
+    Wait { left: Duration, detail: String },
+    /// Never again.
+    Dead(String),
+}
+
+impl Ledger {
+    /// Whether this refresh token may be tried.
+    pub(super) fn verdict(&self, refresh: Fingerprint, now: Mono) -> Verdict {
+        if let Some(cause) = self.dead(refresh) {
+            return Verdict::Dead(cause.to_owned());
+        }
+        match &self.trouble {
+            Some(trouble) if trouble.refresh == refresh && now < trouble.until => Verdict::Wait {
+                left: trouble.until.since(now),
+                detail: trouble.detail.clone(),
+            },
+            _ => Verdict::Go,
+        }
+    }
+
+    /// Why this refresh token is dead, if it is.
+    pub(super) fn dead(&self, refresh: Fingerprint) -> Option<&str> {
+        self.dead
+            .iter()
+            .find(|(dead, _)| *dead == refresh)
+            .map(|(_, cause)| cause.as_str())
+    }
+
+    /// Remembers for as long as this process lives that a refresh token is refused for good.
+    pub(super) fn bury(&mut self, refresh: Fingerprint, cause: &str) {
+        if self.dead(refresh).is_some() {
+            return;
+        }
+        if self.dead.len() == DEAD_LIMIT {
+            self.dead.pop_front();
+        }
+        self.dead.push_back((refresh, cause.to_owned()));
+    }
+
+    /// Counts a failure that may pass; gives the wait until the next try.
+    pub(super) fn failed(
+        &mut self,
+        refresh: Fingerprint,
+        detail: &str,
+        retry_after: Option<Duration>,
+        now: Mono,
+    ) -> Duration {
+        let trouble = self.trouble_of(refresh);
+        trouble.failures = trouble.failures.saturating_add(1);
+        let wait = retry_after.map_or_else(|| backoff(trouble.failures), |asked| asked.min(LONGEST_RETRY_AFTER));
+        trouble.until = now.after(wait);
+        detail.clone_into(&mut trouble.detail);
+        wait
+    }
+
+    /// Counts a 403 in the service's own words; true once they are so many that it is final.
+    pub(super) fn forbidden(&mut self, refresh: Fingerprint) -> bool {
+        let trouble = self.trouble_of(refresh);
+        trouble.forbidden = trouble.forbidden.saturating_add(1);
+        trouble.forbidden >= FORBIDDEN_LIMIT
+    }
+
+    /// A renewal worked.
+    pub(super) fn worked(&mut self) {
+        self.trouble = None;
+    }
+
+    fn trouble_of(&mut self, refresh: Fingerprint) -> &mut Trouble {
+        if self.trouble.as_ref().is_none_or(|trouble| trouble.refresh != refresh) {
+            self.trouble = None;
+        }
+        self.trouble.get_or_insert_with(|| Trouble {
+            refresh,
+            failures: 0,
+            forbidden: 0,
+            until: Mono::default(),
+            detail: String::new(),
+        })
+    }
+}
+
+/// 30 s, doubling, up to 15 min. `failures` counts from 1.
+pub(super) fn backoff(failures: u32) -> Duration {
+    let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
+    FIRST_BACKOFF.saturating_mul(doubled).min(LONGEST_BACKOFF)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const DAY: i64 = 24 * 3600;
+    /// "Now" of the tables, in seconds.
+    const NOW: i64 = 1_700_000_000;
+
+    fn at(seconds: i64) -> Wall {
+        Wall(seconds * 1000)
+    }
+
+    fn claims(issued: Option<i64>, expires: Option<i64>) -> Claims {
+        Claims {
+            subject: None,
+            expires,
+            issued,
+        }
+    }
+
+    #[test]
+    fn a_token_of_the_file_is_due_before_its_end_and_after_a_week() {
+        let table = [
+            ("fresh, 60 days left", Some(NOW), Some(NOW + 60 * DAY), false),
+            ("53 days left", Some(NOW - 7 * DAY), Some(NOW + 53 * DAY), true),
+            (
+                "a minute short of a week",
+                Some(NOW - 7 * DAY + 60),
+                Some(NOW + 53 * DAY + 60),
+                false,
+            ),
+            ("53 days left, issue not told", None, Some(NOW + 53 * DAY), true),
+            ("54 days left, issue not told", None, Some(NOW + 54 * DAY), false),
+            ("a day left of two", Some(NOW - DAY), Some(NOW + DAY), false),
+            ("5 minutes left of an hour", Some(NOW - 3300), Some(NOW + 300), true),
+            ("6 minutes left of an hour", Some(NOW - 3240), Some(NOW + 360), false),
+            ("ended", Some(NOW - 2 * DAY), Some(NOW - DAY), true),
+            ("end not readable", Some(NOW), None, true),
+            ("30 s left of a minute", Some(NOW - 30), Some(NOW + 30), false),
+            ("10 s left of a minute", Some(NOW - 50), Some(NOW + 10), true),
+            ("issued in the future", Some(NOW + DAY), Some(NOW + 61 * DAY), false),
+        ];
+        for (what, issued, expires, due) in table {
+            assert_eq!(is_due(&claims(issued, expires), at(NOW), None), due, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_token_that_we_obtained_is_due_by_how_long_we_have_it() {
+        let held = |age: i64, looked_due| {
+            Some(Held {
+                age: Duration::from_secs(age.unsigned_abs()),
+                looked_due,
+            })
+        };
+        let sixty = claims(Some(NOW), Some(NOW + 60 * DAY));
+        let hour = claims(Some(NOW), Some(NOW + 3600));
+        let opaque = claims(None, None);
+        // The clock says ten years later throughout.
+        let now = at(NOW + 3650 * DAY);
+        let table = [
+            (&sixty, held(0, true), false),
+            (&sixty, held(6 * DAY, true), false),
+            (&sixty, held(7 * DAY, true), true),
+            (&sixty, held(3599, false), false),
+            (&sixty, held(3600, false), true),
+            (&hour, held(3000, true), false),
+            (&hour, held(3300, true), true),
+            (&opaque, held(3600, true), false),
+            (&opaque, held(7 * DAY, true), true),
+        ];
+        for (claims, held, due) in table {
+            assert_eq!(is_due(claims, now, held), due, "{claims:?} {held:?}");
+        }
+    }
+
+    #[test]
+    fn backoff_doubles_from_half_a_minute_to_a_quarter_of_an_hour() {
+        let waits: Vec<u64> = (1..=7).map(|n| backoff(n).as_secs()).collect();
+        assert_eq!(waits, [30, 60, 120, 240, 480, 900, 900]);
+        assert_eq!(backoff(u32::MAX).as_secs(), 900);
+    }
+
+    #[test]
+    fn failures_hold_for_one_refresh_token() {
+        let (one, two) = (Fingerprint::of("one"), Fingerprint::of("two"));
+        let mut ledger = Ledger::default();
+        let now = Mono(Duration::from_secs(100));
+        assert_eq!(ledger.failed(one, "HTTP 500", None, now), Duration::from_secs(30));
+        let wait = Verdict::Wait {
+            left: Duration::from_secs(30),
+            detail: "HTTP 500".into(),
+        };
+        assert_eq!(ledger.verdict(one, now), wait);
+        assert_eq!(ledger.verdict(two, now), Verdict::Go, "a new sign-in isn't held up");
+        assert_eq!(ledger.verdict(one, now.after(Duration::from_secs(30))), Verdict::Go);
+        assert_eq!(ledger.failed(one, "x", None, now), Duration::from_mins(1));
+        assert_eq!(
+            ledger.failed(one, "x", Some(Duration::from_secs(7)), now),
+            Duration::from_secs(7)
+        );
+        assert_eq!(
+            ledger.failed(one, "x", Some(Duration::MAX), now),
+            Duration::from_hours(1)
+        );
+        ledger.worked();
+        assert_eq!(ledger.failed(one, "x", None, now), Duration::from_secs(30));
+
+        assert!(!ledger.forbidden(one) && !ledger.forbidden(one) && ledger.forbidden(one));
+        assert!(!ledger.forbidden(two));
+        ledger.bury(one, "HTTP 401");
+        assert_eq!(ledger.verdict(one, now), Verdict::Dead("HTTP 401".into()));
+        assert_eq!(ledger.verdict(two, now), Verdict::Go);
+    }
+
+    #[test]
+    fn the_refresh_token_to_keep() {
+        // A token's end is its number here: "a60" ends at 60, "opaque" tells none.
+        let ends = |token: &str| token.get(1..).and_then(|end| end.parse().ok());
+        let table = [
+            ("rotated", "r10", Some("r60"), "a60", false, ("r60", Some("r10"))),
+            ("the same again", "r10", Some("r10"), "a60", false, ("r10", None)),
+            (
+                "none, the access token lives longer",
+                "r10",
+                None,
+                "a60",
+                false,
+                ("a60", Some("r10")),
+            ),
+            ("none, it doesn't", "r60", None, "a60", false, ("r60", None)),
+            (
+                "none, after the adopted one was refused",
+                "r10",
+                None,
+                "a60",
+                true,
+                ("r10", None),
+            ),
+            (
+                "rotated, after a refusal",
+                "r10",
+                Some("r60"),
+                "a60",
+                true,
+                ("r60", Some("r10")),
+            ),
+            (
+                "none, ours tells no end",
+                "opaque",
+                None,
+                "a60",
+                false,
+                ("opaque", None),
+            ),
+            (
+                "none, the new one tells no end",
+                "r10",
+                None,
+                "opaque",
+                false,
+                ("r10", None),
+            ),
+        ];
+        for (what, sent, answered, access, fallback, (refresh, previous)) in table {
+            let kept = choose(
+                &RefreshToken::new(sent.into()),
+                answered.map(|token| RefreshToken::new(token.into())),
+                AccessToken::new(access.into()),
+                fallback,
+                ends,
+                at(NOW),
+            );
+            assert_eq!(kept.refresh.secret(), refresh, "{what}");
+            assert_eq!(
+                kept.previous.as_ref().map(|token| token.secret().as_str()),
+                previous,
+                "{what}"
+            );
+        }
+    }
+
+    proptest! {
+        /// However wrong the local clock is, whatever the tokens tell and whether or not the service's clock is heard of: looking every minute for
+        /// twenty days renews a few times, never in a loop.
+        #[test]
+        fn no_clock_makes_it_renew_in_a_loop(
+            wrong_by in -20 * 365 * DAY..20 * 365 * DAY,
+            knows_the_services_clock: bool,
+            tells_issue: bool,
+            tells_end: bool,
+        ) {
+            let issue = |now: i64| claims(tells_issue.then_some(now), tells_end.then_some(now + 60 * DAY));
+            let mut token = issue(NOW - 3 * DAY);
+            let mut obtained: Option<(i64, bool)> = None;
+            let mut correction = 0;
+            let mut renewals = 0;
+            for minute in 0..20 * 24 * 60 {
+                let now = NOW + minute * 60;
+                let clock = |correction: i64| at(now + wrong_by + correction);
+                let held = obtained.map(|(since, looked_due)| Held {
+                    age: Duration::from_secs((now - since).unsigned_abs()),
+                    looked_due,
+                });
+                if is_due(&token, clock(correction), held) {
+                    renewals += 1;
+                    if knows_the_services_clock {
+                        correction = -wrong_by;
+                    }
+                    token = issue(now);
+                    obtained = Some((now, looks_due(&token, clock(correction))));
+                }
+            }
+            prop_assert!(renewals <= 4, "{renewals} renewals");
+        }
+    }
+}
