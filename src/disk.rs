@@ -73,11 +73,7 @@ pub enum DiskError {
 
 impl DiskError {
     fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io {
-            action,
-            path: path.to_owned(),
-            source,
-        }
+        move |source| Self::Io { action, path: path.to_owned(), source }
     }
 }
 
@@ -87,11 +83,7 @@ impl DiskError {
 /// A symbolic link, something that isn't a folder, a folder of another user or one with the sticky bit, a mode that can't be narrowed.
 pub fn private_folder(path: &Path) -> Result<(), DiskError> {
     if !check_folder(path)? {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(FOLDER_MODE)
-            .create(path)
-            .map_err(DiskError::io("create", path))?;
+        DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path).map_err(DiskError::io("create", path))?;
         check_folder(path)?;
     }
     Ok(())
@@ -141,14 +133,9 @@ pub fn read_private(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, DiskErro
     }
     narrow(&file, &found, path, FILE_MODE)?;
     let mut bytes = Vec::new();
-    file.take(limit.saturating_add(1))
-        .read_to_end(&mut bytes)
-        .map_err(DiskError::io("read", path))?;
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(DiskError::io("read", path))?;
     if u64::try_from(bytes.len()).is_ok_and(|len| len > limit) {
-        return Err(DiskError::TooLong {
-            path: path.to_owned(),
-            limit,
-        });
+        return Err(DiskError::TooLong { path: path.to_owned(), limit });
     }
     Ok(Some(bytes))
 }
@@ -296,13 +283,9 @@ fn narrow(file: &File, found: &std::fs::Metadata, path: &Path, mode: u32) -> Res
     if found.mode() & OTHERS == 0 {
         return Ok(());
     }
-    let narrowed = |source| DiskError::Narrow {
-        path: path.to_owned(),
-        source,
-    };
+    let narrowed = |source| DiskError::Narrow { path: path.to_owned(), source };
     // On the handle, not on the path: what was checked is what is narrowed.
-    file.set_permissions(std::fs::Permissions::from_mode(mode))
-        .map_err(narrowed)?;
+    file.set_permissions(std::fs::Permissions::from_mode(mode)).map_err(narrowed)?;
     // Some file systems (a mounted FAT or network share) say yes and change nothing.
     if file.metadata().map_err(narrowed)?.mode() & OTHERS != 0 {
         return Err(narrowed(io::Error::other("the file system keeps no modes")));
@@ -437,12 +420,7 @@ mod tests {
     fn only_leftovers_of_the_file_itself_are_swept() {
         let scratch = tempfile::tempdir().unwrap();
         let file = scratch.path().join("native-auth.json");
-        let kept = [
-            "native-auth.json",
-            ".native-auth.json.long-name",
-            ".posts.json.abcdef",
-            "posts.json",
-        ];
+        let kept = ["native-auth.json", ".native-auth.json.long-name", ".posts.json.abcdef", "posts.json"];
         for name in kept.iter().chain(&[".native-auth.json.a1B2c3"]) {
             std::fs::write(scratch.path().join(name), "x").unwrap();
         }

@@ -13,12 +13,8 @@ const TOKEN_LIMIT: usize = 16 * 1024;
 /// The code for a policy of the organisation or the device.
 const POLICY: &str = "sign_in_policy_violation";
 /// Codes of a 400 that say that the refresh token itself is done for. Everything else under a 400 may be our mistake or a proxy's.
-const SPENT: [&str; 4] = [
-    "invalid_grant",
-    "refresh_token_expired",
-    "refresh_token_reused",
-    "refresh_token_invalidated",
-];
+const SPENT: [&str; 4] =
+    ["invalid_grant", "refresh_token_expired", "refresh_token_reused", "refresh_token_invalidated"];
 
 /// What a confirmed sign-in gives.
 pub(super) struct Grant {
@@ -40,18 +36,13 @@ pub(super) enum Poll {
     /// Refused for good.
     Refused(String),
     /// Trouble that may pass.
-    Passing {
-        detail: String,
-        retry_after: Option<Duration>,
-    },
+    Passing { detail: String, retry_after: Option<Duration> },
 }
 
 /// Reads an answer of `/auth/poll` (sign-in reference, section 2.2).
 pub(super) fn poll(form: PollForm, answer: &Answer) -> Poll {
-    let passing = |what: &str| Poll::Passing {
-        detail: format!("HTTP {}{what}", answer.status),
-        retry_after: answer.retry_after,
-    };
+    let passing =
+        |what: &str| Poll::Passing { detail: format!("HTTP {}{what}", answer.status), retry_after: answer.retry_after };
     match answer.status {
         200 => poll_success(&answer.body).unwrap_or_else(|| passing(" that isn't JSON")),
         404 if form == PollForm::Post && is_unknown_route(&answer.body) => Poll::UnknownRoute,
@@ -75,10 +66,7 @@ fn poll_success(body: &[u8]) -> Option<Poll> {
     if is_policy(body.error.as_ref()) {
         return Some(Poll::Policy);
     }
-    if body
-        .error
-        .is_some_and(|error| !error.is_null() && error != Value::Bool(false))
-    {
+    if body.error.is_some_and(|error| !error.is_null() && error != Value::Bool(false)) {
         return Some(Poll::Refused("an error under HTTP 200".to_owned()));
     }
     let (Some(access), Some(refresh)) = (text(body.access_token), text(body.refresh_token)) else {
@@ -97,32 +85,21 @@ fn poll_success(body: &[u8]) -> Option<Poll> {
 /// What an answer to a renewal means.
 pub(super) enum Renewal {
     /// A new access token, and a refresh token where one came along.
-    Renewed {
-        access: AccessToken,
-        refresh: Option<RefreshToken>,
-    },
+    Renewed { access: AccessToken, refresh: Option<RefreshToken> },
     /// The service ended this refresh token.
     Final { cause: String, policy: bool },
     /// 403 in the service's own words: final only where it repeats.
     Forbidden,
     /// Trouble that may pass.
-    Passing {
-        detail: String,
-        retry_after: Option<Duration>,
-    },
+    Passing { detail: String, retry_after: Option<Duration> },
 }
 
 /// Reads an answer of `/oauth/token` (sign-in reference, section 3.6).
 pub(super) fn renewal(answer: &Answer) -> Renewal {
     let status = answer.status;
-    let passing = |what: &str| Renewal::Passing {
-        detail: format!("HTTP {status}{what}"),
-        retry_after: answer.retry_after,
-    };
-    let ended = |cause: &str, policy| Renewal::Final {
-        cause: cause.to_owned(),
-        policy,
-    };
+    let passing =
+        |what: &str| Renewal::Passing { detail: format!("HTTP {status}{what}"), retry_after: answer.retry_after };
+    let ended = |cause: &str, policy| Renewal::Final { cause: cause.to_owned(), policy };
     let json = json_object::<TokenAnswer>(&answer.body);
     if matches!(status, 200 | 400 | 401 | 403)
         && let Some(Ok(body)) = &json
@@ -130,11 +107,7 @@ pub(super) fn renewal(answer: &Answer) -> Renewal {
         let policy = is_policy(body.error.as_ref());
         // Only the boolean: a logout is too dear to be read out of something like it.
         if body.should_logout == Some(Value::Bool(true)) || (policy && status != 200) {
-            let cause = if policy {
-                "a sign-in policy forbids it"
-            } else {
-                "the service ended the session"
-            };
+            let cause = if policy { "a sign-in policy forbids it" } else { "the service ended the session" };
             return ended(cause, policy);
         }
     }
@@ -146,10 +119,7 @@ pub(super) fn renewal(answer: &Answer) -> Renewal {
         (401 | 403, None) if is_page(&answer.body) => passing(" with a page"),
         (401, _) => ended("the service refused the renewal (HTTP 401)", false),
         (403, Some(_)) => Renewal::Forbidden,
-        (400, Some(Ok(body))) => match [&body.error, &body.code]
-            .into_iter()
-            .find_map(|code| spent(code.as_ref()))
-        {
+        (400, Some(Ok(body))) => match [&body.error, &body.code].into_iter().find_map(|code| spent(code.as_ref())) {
             Some(code) => ended(&format!("the service refused the renewal ({code})"), false),
             None => passing(""),
         },
@@ -174,10 +144,7 @@ fn renewed(body: TokenAnswer) -> Result<Renewal, &'static str> {
         Some(Value::String(refresh)) if is_usable(&refresh) => Some(RefreshToken::new(refresh)),
         Some(_) => return Err(" with a refresh token that can't be used"),
     };
-    Ok(Renewal::Renewed {
-        access: AccessToken::new(access),
-        refresh,
-    })
+    Ok(Renewal::Renewed { access: AccessToken::new(access), refresh })
 }
 
 /// Whether a token may become a header: visible ASCII, not over-long. CR, LF, NUL and spaces would split or garble it.
@@ -209,9 +176,7 @@ fn is_unknown_route(body: &[u8]) -> bool {
 }
 
 fn is_policy(error: Option<&Value>) -> bool {
-    error
-        .and_then(Value::as_str)
-        .is_some_and(|code| code.eq_ignore_ascii_case(POLICY))
+    error.and_then(Value::as_str).is_some_and(|code| code.eq_ignore_ascii_case(POLICY))
 }
 
 fn spent(code: Option<&Value>) -> Option<&'static str> {
@@ -237,12 +202,7 @@ mod tests {
     use super::*;
 
     fn answer(status: u16, body: &str) -> Answer {
-        Answer {
-            status,
-            body: body.as_bytes().to_vec(),
-            retry_after: None,
-            date: None,
-        }
+        Answer { status, body: body.as_bytes().to_vec(), retry_after: None, date: None }
     }
 
     fn polled(status: u16, body: &str) -> String {
@@ -262,10 +222,7 @@ mod tests {
 
     #[test]
     fn polls_are_told_apart() {
-        let long = format!(
-            r#"{{"accessToken":"{}","refreshToken":"b"}}"#,
-            "a".repeat(TOKEN_LIMIT + 1)
-        );
+        let long = format!(r#"{{"accessToken":"{}","refreshToken":"b"}}"#, "a".repeat(TOKEN_LIMIT + 1));
         let table = [
             (404, "Not found", "pending"),
             (404, "", "pending"),
@@ -277,52 +234,24 @@ mod tests {
             ),
             (405, "", "unknown route"),
             (200, r#"{"accessToken":"a","refreshToken":"b"}"#, "done"),
-            (
-                200,
-                r#"{"accessToken":"a","refreshToken":"b","authId":"x","selectedTeamId":7,"more":[]}"#,
-                "done",
-            ),
-            (
-                200,
-                r#"{"accessToken":"a","refreshToken":"b","selectedTeamId":"7","error":null}"#,
-                "done",
-            ),
+            (200, r#"{"accessToken":"a","refreshToken":"b","authId":"x","selectedTeamId":7,"more":[]}"#, "done"),
+            (200, r#"{"accessToken":"a","refreshToken":"b","selectedTeamId":"7","error":null}"#, "done"),
             (200, r#"{"accessToken":"a"}"#, "pending"),
             (200, r#"{"accessToken":"a","refreshToken":""}"#, "pending"),
             (200, r#"{"accessToken":"a","refreshToken":5}"#, "pending"),
             (200, "{}", "pending"),
-            (
-                200,
-                r#"{"accessToken":"a","refreshToken":"b","error":"denied"}"#,
-                "refused: an error under HTTP 200",
-            ),
+            (200, r#"{"accessToken":"a","refreshToken":"b","error":"denied"}"#, "refused: an error under HTTP 200"),
             (200, r#"{"error":"sign_in_policy_violation"}"#, "policy"),
             (
                 200,
                 r#"{"accessToken":"a","accessToken":"c","refreshToken":"b"}"#,
                 "refused: an answer that can't be read",
             ),
-            (
-                200,
-                "{\"accessToken\":\"a\\r\\nX: y\",\"refreshToken\":\"b\"}",
-                "refused: a token that can't be used",
-            ),
-            (
-                200,
-                "{\"accessToken\":\"a\",\"refreshToken\":\"b c\"}",
-                "refused: a token that can't be used",
-            ),
-            (
-                200,
-                "{\"accessToken\":\"a\\u0000\",\"refreshToken\":\"b\"}",
-                "refused: a token that can't be used",
-            ),
+            (200, "{\"accessToken\":\"a\\r\\nX: y\",\"refreshToken\":\"b\"}", "refused: a token that can't be used"),
+            (200, "{\"accessToken\":\"a\",\"refreshToken\":\"b c\"}", "refused: a token that can't be used"),
+            (200, "{\"accessToken\":\"a\\u0000\",\"refreshToken\":\"b\"}", "refused: a token that can't be used"),
             (200, long.as_str(), "refused: a token that can't be used"),
-            (
-                200,
-                "<html>sign in to the Wi-Fi</html>",
-                "passing: HTTP 200 that isn't JSON",
-            ),
+            (200, "<html>sign in to the Wi-Fi</html>", "passing: HTTP 200 that isn't JSON"),
             (200, "", "passing: HTTP 200 that isn't JSON"),
             (200, "{", "passing: HTTP 200 that isn't JSON"),
             (403, r#"{"error":"sign_in_policy_violation"}"#, "policy"),
@@ -342,10 +271,7 @@ mod tests {
             assert_eq!(polled(status, body), expected, "{status} {body}");
         }
         // A GET that isn't known can't fall back any further.
-        let get = poll(
-            PollForm::Get,
-            &answer(404, r#"{"message":"Route GET:/auth/poll not found"}"#),
-        );
+        let get = poll(PollForm::Get, &answer(404, r#"{"message":"Route GET:/auth/poll not found"}"#));
         assert_eq!(named_poll(&get), "pending");
     }
 
@@ -365,57 +291,25 @@ mod tests {
         let policy = "final by policy: a sign-in policy forbids it";
         let types = "passing: HTTP 200 with fields of other types";
         let table = [
-            (
-                200,
-                r#"{"access_token":"a","id_token":"i","shouldLogout":false}"#,
-                "renewed one",
-            ),
+            (200, r#"{"access_token":"a","id_token":"i","shouldLogout":false}"#, "renewed one"),
             (200, r#"{"access_token":"a"}"#, "renewed one"),
-            (
-                200,
-                r#"{"access_token":"a","refresh_token":"","shouldLogout":null}"#,
-                "renewed one",
-            ),
-            (
-                200,
-                r#"{"access_token":"a","refresh_token":"r","token_type":"Bearer"}"#,
-                "renewed both",
-            ),
+            (200, r#"{"access_token":"a","refresh_token":"","shouldLogout":null}"#, "renewed one"),
+            (200, r#"{"access_token":"a","refresh_token":"r","token_type":"Bearer"}"#, "renewed both"),
             (200, r#"{"access_token":"","id_token":"","shouldLogout":true}"#, ended),
             (200, r#"{"access_token":"a","should_logout":true}"#, ended),
-            (
-                200,
-                r#"{"shouldLogout":true,"error":"sign_in_policy_violation"}"#,
-                policy,
-            ),
-            (
-                200,
-                r#"{"access_token":"","id_token":""}"#,
-                "passing: HTTP 200 without an access token",
-            ),
-            (
-                200,
-                r#"{"access_token":null}"#,
-                "passing: HTTP 200 without an access token",
-            ),
+            (200, r#"{"shouldLogout":true,"error":"sign_in_policy_violation"}"#, policy),
+            (200, r#"{"access_token":"","id_token":""}"#, "passing: HTTP 200 without an access token"),
+            (200, r#"{"access_token":null}"#, "passing: HTTP 200 without an access token"),
             (200, "{}", "passing: HTTP 200 without an access token"),
             (200, r#"{"access_token":"a","shouldLogout":"true"}"#, types),
             (200, r#"{"access_token":5}"#, types),
-            (
-                200,
-                r#"{"access_token":"a b"}"#,
-                "passing: HTTP 200 with a token that can't be used",
-            ),
+            (200, r#"{"access_token":"a b"}"#, "passing: HTTP 200 with a token that can't be used"),
             (
                 200,
                 r#"{"access_token":"a","refresh_token":5}"#,
                 "passing: HTTP 200 with a refresh token that can't be used",
             ),
-            (
-                200,
-                r#"{"access_token":"a","access_token":"b"}"#,
-                "passing: HTTP 200 with fields that can't be read",
-            ),
+            (200, r#"{"access_token":"a","access_token":"b"}"#, "passing: HTTP 200 with fields that can't be read"),
             (200, r#"["a"]"#, "passing: HTTP 200 that isn't a JSON object"),
             (200, "<html></html>", "passing: HTTP 200 that isn't a JSON object"),
             (401, "", refused),
@@ -427,11 +321,7 @@ mod tests {
             (403, r#"{"error":"sign_in_policy_violation"}"#, policy),
             (403, "<html></html>", "passing: HTTP 403 with a page"),
             (403, "", "passing: HTTP 403"),
-            (
-                400,
-                r#"{"error":"invalid_grant"}"#,
-                "final: the service refused the renewal (invalid_grant)",
-            ),
+            (400, r#"{"error":"invalid_grant"}"#, "final: the service refused the renewal (invalid_grant)"),
             (
                 400,
                 r#"{"code":"refresh_token_reused"}"#,

@@ -23,10 +23,7 @@ impl Document {
 
     /// The value's own text.
     pub(super) fn raw(&self, name: &str) -> Option<&str> {
-        self.fields
-            .iter()
-            .find(|(field, _)| field == name)
-            .map(|(_, value)| value.get())
+        self.fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.get())
     }
 
     /// Puts a value where the field is, or last.
@@ -109,17 +106,7 @@ mod tests {
 
     #[test]
     fn what_is_no_object_is_refused() {
-        for text in [
-            "",
-            "[]",
-            "null",
-            "{",
-            "{}x",
-            "\"a\"",
-            r#"{"a":1,"a":2}"#,
-            "{\"a\":}",
-            "\u{0}",
-        ] {
+        for text in ["", "[]", "null", "{", "{}x", "\"a\"", r#"{"a":1,"a":2}"#, "{\"a\":}", "\u{0}"] {
             assert!(Document::parse(text.as_bytes()).is_none(), "{text}");
         }
         assert!(Document::parse(b"\xff{}").is_none());

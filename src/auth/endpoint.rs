@@ -43,9 +43,7 @@ pub struct Answer {
 
 impl fmt::Debug for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Answer")
-            .field("status", &self.status)
-            .finish_non_exhaustive()
+        f.debug_struct("Answer").field("status", &self.status).finish_non_exhaustive()
     }
 }
 

@@ -145,9 +145,7 @@ impl fmt::Debug for Store {
 
 impl Store {
     pub(super) fn new(folder: &Path) -> Self {
-        Self {
-            folder: folder.to_owned(),
-        }
+        Self { folder: folder.to_owned() }
     }
 
     fn file(&self) -> PathBuf {
@@ -171,9 +169,7 @@ impl Store {
         };
         match Document::parse(&bytes) {
             Some(document) => Ok(Some(document)),
-            None => Err(FileError::Unusable(format!(
-                "{NAME} isn't a JSON object that can be read"
-            ))),
+            None => Err(FileError::Unusable(format!("{NAME} isn't a JSON object that can be read"))),
         }
     }
 
@@ -287,11 +283,7 @@ mod tests {
     use crate::auth::jwt::tests::token;
 
     fn grant(access: &str) -> Grant {
-        Grant {
-            access: AccessToken::new(access.into()),
-            refresh: RefreshToken::new("refresh".into()),
-            auth_id: None,
-        }
+        Grant { access: AccessToken::new(access.into()), refresh: RefreshToken::new("refresh".into()), auth_id: None }
     }
 
     fn folder() -> (tempfile::TempDir, Store, PathBuf) {
@@ -325,10 +317,7 @@ mod tests {
             );
             std::fs::write(&file, text).unwrap();
             let read = store.load().unwrap().unwrap();
-            assert_eq!(
-                (read.access.secret().as_str(), read.auth_id.as_deref()),
-                ("old", Some("auth0|x"))
-            );
+            assert_eq!((read.access.secret().as_str(), read.auth_id.as_deref()), ("old", Some("auth0|x")));
             let renewed = Renewed {
                 access: AccessToken::new("new".into()),
                 refresh: RefreshToken::new("r2".into()),
@@ -406,24 +395,14 @@ mod tests {
             r#"{{"theme":"dark","accessToken":"{ours}","previousRefreshToken":"p","userId":"17","authId":"auth0|me"}}"#
         );
         std::fs::write(&file, text).unwrap();
-        store
-            .save_grant(&grant(&token(&json!({"sub": "auth0|me", "exp": 5}))), Wall(1))
-            .unwrap();
+        store.save_grant(&grant(&token(&json!({"sub": "auth0|me", "exp": 5}))), Wall(1)).unwrap();
         let after = std::fs::read_to_string(&file).unwrap();
-        assert!(
-            after.contains("\"theme\": \"dark\"") && after.contains("\"userId\": \"17\""),
-            "{after}"
-        );
+        assert!(after.contains("\"theme\": \"dark\"") && after.contains("\"userId\": \"17\""), "{after}");
         assert!(!after.contains("previousRefreshToken"));
 
-        store
-            .save_grant(&grant(&token(&json!({"sub": "auth0|other"}))), Wall(1))
-            .unwrap();
+        store.save_grant(&grant(&token(&json!({"sub": "auth0|other"}))), Wall(1)).unwrap();
         let after = std::fs::read_to_string(&file).unwrap();
-        assert!(
-            after.contains("\"theme\": \"dark\"") && after.contains("\"authId\": \"auth0|other\""),
-            "{after}"
-        );
+        assert!(after.contains("\"theme\": \"dark\"") && after.contains("\"authId\": \"auth0|other\""), "{after}");
         assert!(!after.contains("userId"), "another account's id: {after}");
     }
 
@@ -460,16 +439,10 @@ mod tests {
     #[test]
     fn a_renewal_is_written_only_over_what_it_began_from() {
         let (_scratch, store, file) = folder();
-        assert_eq!(
-            store.save_renewed(Fingerprint::of("r"), &renewed()).unwrap(),
-            Saved::Gone
-        );
+        assert_eq!(store.save_renewed(Fingerprint::of("r"), &renewed()).unwrap(), Saved::Gone);
         assert!(!file.exists(), "a sign-out stays one");
         std::fs::write(&file, r#"{"accessToken":"a","refreshToken":"other"}"#).unwrap();
-        assert_eq!(
-            store.save_renewed(Fingerprint::of("r"), &renewed()).unwrap(),
-            Saved::Changed
-        );
+        assert_eq!(store.save_renewed(Fingerprint::of("r"), &renewed()).unwrap(), Saved::Changed);
         assert_eq!(store.load().unwrap().unwrap().access.secret(), "a");
     }
 

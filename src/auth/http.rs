@@ -50,20 +50,14 @@ impl Endpoint for HttpEndpoint {
             PollForm::Post => self.post(PATH, serde_json::to_vec(&PollRequest { uuid, verifier })),
             PollForm::Get => {
                 let mut url = self.backend.at(PATH);
-                url.query_pairs_mut()
-                    .append_pair("uuid", uuid)
-                    .append_pair("verifier", verifier);
+                url.query_pairs_mut().append_pair("uuid", uuid).append_pair("verifier", verifier);
                 ask(self.client.get(url))
             }
         }
     }
 
     fn exchange(&self, refresh: &RefreshToken) -> Task<Result<Answer, Unanswered>> {
-        let request = TokenRequest {
-            grant_type: GRANT_REFRESH,
-            client_id: CLIENT_ID,
-            refresh_token: refresh.secret(),
-        };
+        let request = TokenRequest { grant_type: GRANT_REFRESH, client_id: CLIENT_ID, refresh_token: refresh.secret() };
         self.post("/oauth/token", serde_json::to_vec(&request))
     }
 }
@@ -76,12 +70,7 @@ fn ask(request: RequestBuilder) -> Task<Result<Answer, Unanswered>> {
         let date = header(response.headers(), &DATE).and_then(http_date);
         let retry_after =
             header(response.headers(), &RETRY_AFTER).and_then(|value| wait(value, date.unwrap_or_else(clock::wall)));
-        Ok(Answer {
-            status,
-            body: bounded(response).await?,
-            retry_after,
-            date,
-        })
+        Ok(Answer { status, body: bounded(response).await?, retry_after, date })
     })
 }
 
@@ -119,9 +108,7 @@ fn wait(value: &str, now: Wall) -> Option<Duration> {
         return Some(Duration::from_secs(seconds));
     }
     let until = http_date(value)?;
-    Some(Duration::from_millis(
-        u64::try_from(until.0.saturating_sub(now.0)).unwrap_or(0),
-    ))
+    Some(Duration::from_millis(u64::try_from(until.0.saturating_sub(now.0)).unwrap_or(0)))
 }
 
 fn http_date(value: &str) -> Option<Wall> {
@@ -151,11 +138,7 @@ mod tests {
             // Another test of this process may have installed the same one.
             let _ = rustls::crypto::ring::default_provider().install_default();
         });
-        Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .build()
-            .unwrap()
+        Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy().build().unwrap()
     }
 
     /// A service that answers each connection with the next of `replies` (nothing: it hangs up) and gives back what it was asked.
@@ -181,10 +164,7 @@ mod tests {
                 }
                 requests
             });
-            Self {
-                endpoint: HttpEndpoint::new(client(), Address::parse(&base, true).unwrap()),
-                asked,
-            }
+            Self { endpoint: HttpEndpoint::new(client(), Address::parse(&base, true).unwrap()), asked }
         }
 
         async fn requests(mut self) -> Vec<String> {
@@ -198,8 +178,7 @@ mod tests {
             let text = String::from_utf8_lossy(&read).into_owned();
             if let Some((head, body)) = text.split_once("\r\n\r\n") {
                 let length = head.to_ascii_lowercase().lines().find_map(|line| {
-                    line.strip_prefix("content-length:")
-                        .map(|value| value.trim().parse::<usize>().unwrap())
+                    line.strip_prefix("content-length:").map(|value| value.trim().parse::<usize>().unwrap())
                 });
                 if body.len() >= length.unwrap_or(0) {
                     return text;
@@ -210,10 +189,7 @@ mod tests {
     }
 
     fn reply(status: &str, headers: &str, body: &str) -> String {
-        format!(
-            "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n{headers}\r\n{body}",
-            body.len()
-        )
+        format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n{headers}\r\n{body}", body.len())
     }
 
     fn verifier() -> PkceCodeVerifier {
@@ -223,19 +199,11 @@ mod tests {
     #[tokio::test]
     async fn a_post_keeps_the_verifier_out_of_the_url() {
         let fake = Fake::start(&[&reply("404 Not Found", "", "Not found")]).await;
-        let answer = fake
-            .endpoint
-            .poll(PollForm::Post, "the-uuid", &verifier())
-            .await
-            .unwrap();
+        let answer = fake.endpoint.poll(PollForm::Post, "the-uuid", &verifier()).await.unwrap();
         assert_eq!((answer.status, answer.body.as_slice()), (404, b"Not found".as_slice()));
         let request = fake.requests().await.remove(0);
         assert!(request.starts_with("POST /auth/poll HTTP/1.1\r\n"), "{request}");
-        assert!(
-            request
-                .to_ascii_lowercase()
-                .contains("content-type: application/json\r\n")
-        );
+        assert!(request.to_ascii_lowercase().contains("content-type: application/json\r\n"));
         let (_, body) = request.split_once("\r\n\r\n").unwrap();
         assert_eq!(body, format!(r#"{{"uuid":"the-uuid","verifier":"{VERIFIER}"}}"#));
     }
@@ -243,17 +211,11 @@ mod tests {
     #[tokio::test]
     async fn a_get_asks_the_same_in_its_query() {
         let fake = Fake::start(&[&reply("200 OK", "date: Tue, 14 Nov 2023 22:13:20 GMT\r\n", "{}")]).await;
-        let answer = fake
-            .endpoint
-            .poll(PollForm::Get, "the-uuid", &verifier())
-            .await
-            .unwrap();
+        let answer = fake.endpoint.poll(PollForm::Get, "the-uuid", &verifier()).await.unwrap();
         assert_eq!((answer.status, answer.date), (200, Some(Wall(1_700_000_000_000))));
         let request = fake.requests().await.remove(0);
         assert!(
-            request.starts_with(&format!(
-                "GET /auth/poll?uuid=the-uuid&verifier={VERIFIER} HTTP/1.1\r\n"
-            )),
+            request.starts_with(&format!("GET /auth/poll?uuid=the-uuid&verifier={VERIFIER} HTTP/1.1\r\n")),
             "{request}"
         );
     }
@@ -261,10 +223,7 @@ mod tests {
     #[tokio::test]
     async fn a_renewal_sends_three_strings_and_no_credential_header() {
         let fake = Fake::start(&[&reply("200 OK", "", "{}")]).await;
-        fake.endpoint
-            .exchange(&RefreshToken::new("the-refresh".into()))
-            .await
-            .unwrap();
+        fake.endpoint.exchange(&RefreshToken::new("the-refresh".into())).await.unwrap();
         let request = fake.requests().await.remove(0);
         assert!(request.starts_with("POST /oauth/token HTTP/1.1\r\n"), "{request}");
         assert!(!request.to_ascii_lowercase().contains("authorization"));
@@ -298,45 +257,28 @@ mod tests {
         ])
         .await;
         for expected in ["", "a body of more than", ""] {
-            let error = fake
-                .endpoint
-                .poll(PollForm::Get, "the-uuid", &verifier())
-                .await
-                .unwrap_err();
+            let error = fake.endpoint.poll(PollForm::Get, "the-uuid", &verifier()).await.unwrap_err();
             let text = format!("{error} {error:?}");
             assert!(text.contains(expected), "{text}");
-            assert!(
-                !text.contains(VERIFIER) && !text.contains("the-uuid") && !text.contains("auth/poll"),
-                "{text}"
-            );
+            assert!(!text.contains(VERIFIER) && !text.contains("the-uuid") && !text.contains("auth/poll"), "{text}");
         }
         let mut gone = fake;
         gone.asked.join_next().await.unwrap().unwrap();
-        let error = gone
-            .endpoint
-            .poll(PollForm::Get, "the-uuid", &verifier())
-            .await
-            .unwrap_err();
+        let error = gone.endpoint.poll(PollForm::Get, "the-uuid", &verifier()).await.unwrap_err();
         assert!(!error.to_string().contains(VERIFIER), "{error}");
     }
 
     #[tokio::test]
     async fn retry_after_is_seconds_or_a_date_by_the_services_clock() {
         let dated = "date: Tue, 14 Nov 2023 22:13:20 GMT\r\nretry-after: Tue, 14 Nov 2023 22:13:50 GMT\r\n";
-        let replies = [
-            reply("429 Too Many Requests", "retry-after: 7\r\n", ""),
-            reply("503 Unavailable", dated, ""),
-        ];
+        let replies = [reply("429 Too Many Requests", "retry-after: 7\r\n", ""), reply("503 Unavailable", dated, "")];
         let fake = Fake::start(&[&replies[0], &replies[1]]).await;
         for expected in [7, 30] {
             let answer = fake.endpoint.exchange(&RefreshToken::new("r".into())).await.unwrap();
             assert_eq!(answer.retry_after, Some(Duration::from_secs(expected)));
         }
         assert_eq!(wait("soon", Wall(0)), None);
-        assert_eq!(
-            wait("Tue, 14 Nov 2023 22:13:50 GMT", Wall(1_800_000_000_000)),
-            Some(Duration::ZERO)
-        );
+        assert_eq!(wait("Tue, 14 Nov 2023 22:13:50 GMT", Wall(1_800_000_000_000)), Some(Duration::ZERO));
     }
 
     #[tokio::test]
@@ -347,10 +289,7 @@ mod tests {
         let session = |n: u32| {
             token(&serde_json::json!({"sub": "auth0|x", "n": n, "exp": 4_000_000_000_u32, "time": "3994816000"}))
         };
-        let granted = format!(
-            r#"{{"accessToken":"{}","refreshToken":"r","authId":"auth0|x"}}"#,
-            session(1)
-        );
+        let granted = format!(r#"{{"accessToken":"{}","refreshToken":"r","authId":"auth0|x"}}"#, session(1));
         let renewed = format!(r#"{{"access_token":"{}","shouldLogout":false}}"#, session(2));
         let fake = Fake::start(&[
             &reply("404 Not Found", "", r#"{"message":"Route POST:/auth/poll not found"}"#),

@@ -33,10 +33,7 @@ pub(super) fn claims(token: &str) -> Claims {
         },
         expires: payload.get("exp").and_then(seconds),
         // The service writes the time of issue as a string in `time`; `iat` is usually absent.
-        issued: payload
-            .get("time")
-            .and_then(seconds)
-            .or_else(|| payload.get("iat").and_then(seconds)),
+        issued: payload.get("time").and_then(seconds).or_else(|| payload.get("iat").and_then(seconds)),
     }
 }
 
@@ -54,20 +51,13 @@ fn payload(token: &str) -> Option<Map<String, Value>> {
 fn seconds(value: &Value) -> Option<i64> {
     let read = match value {
         Value::Number(number) => number.as_i64().or_else(|| number.as_f64().and_then(whole)),
-        Value::String(text) => text
-            .trim()
-            .parse()
-            .ok()
-            .or_else(|| text.trim().parse().ok().and_then(whole)),
+        Value::String(text) => text.trim().parse().ok().or_else(|| text.trim().parse().ok().and_then(whole)),
         _ => None,
     };
     read.filter(|seconds| (1..ABSURD).contains(seconds))
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "the cast saturates, and what saturates is refused as absurd"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "the cast saturates, and what saturates is refused as absurd")]
 fn whole(float: f64) -> Option<i64> {
     float.is_finite().then_some(float as i64)
 }

@@ -42,9 +42,7 @@ pub struct Keeper {
 
 impl fmt::Debug for Keeper {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keeper")
-            .field("store", &self.core.store)
-            .finish_non_exhaustive()
+        f.debug_struct("Keeper").field("store", &self.core.store).finish_non_exhaustive()
     }
 }
 
@@ -59,10 +57,7 @@ impl Keeper {
     #[must_use]
     pub fn with_wall(folder: &Path, website: Address, endpoint: Arc<dyn Endpoint>, wall: WallClock) -> Self {
         let core = Core::new(folder, website, endpoint, wall);
-        Self {
-            core: Arc::new(core),
-            flights: Arc::default(),
-        }
+        Self { core: Arc::new(core), flights: Arc::default() }
     }
 
     /// Tells what the service's clock says, as heard with any of its answers, so that a wrong local clock doesn't make a token look due.
@@ -112,21 +107,14 @@ impl SignIn for Keeper {
     }
 
     fn begin(&self) -> Result<Attempt, SignInError> {
-        self.core
-            .store
-            .prepare()
-            .map_err(|error| SignInError::Store(error.to_string()))?;
+        self.core.store.prepare().map_err(|error| SignInError::Store(error.to_string()))?;
         let pkce::Fresh { url, uuid, verifier } = pkce::fresh(&self.core.website);
         lock(&self.core.attempt).send_replace(Some(uuid.clone()));
         let lifetime = i64::try_from(poll::LIFETIME.as_millis()).unwrap_or(i64::MAX);
         Ok(Attempt {
             url,
             expires_at: Wall((self.core.wall)().0.saturating_add(lifetime)),
-            secret: Arc::new(AttemptSecret {
-                uuid,
-                verifier,
-                begun: Instant::now(),
-            }),
+            secret: Arc::new(AttemptSecret { uuid, verifier, begun: Instant::now() }),
         })
     }
 
@@ -165,10 +153,7 @@ impl SignIn for Keeper {
         // Held throughout, so that a sign-in confirmed at this moment is stored before and removed, or not stored at all.
         let attempt = lock(&self.core.attempt);
         attempt.send_replace(None);
-        self.core
-            .store
-            .remove()
-            .map_err(|error| SignInError::Store(error.to_string()))?;
+        self.core.store.remove().map_err(|error| SignInError::Store(error.to_string()))?;
         let mut state = lock(&self.core.state);
         state.unsaved = None;
         state.obtained = None;
@@ -195,10 +180,8 @@ impl Flights {
             let mut inner = lock(&self.inner);
             while inner.tasks.try_join_next().is_some() {}
             // A flight whose sender is gone without a word was aborted.
-            if let Some(running) = inner
-                .running
-                .as_ref()
-                .filter(|running| running.borrow().is_none() && running.has_changed().is_ok())
+            if let Some(running) =
+                inner.running.as_ref().filter(|running| running.borrow().is_none() && running.has_changed().is_ok())
             {
                 running.clone()
             } else {

@@ -19,11 +19,7 @@ pub(super) struct Fresh {
 pub(super) fn fresh(website: &Address) -> Fresh {
     let verifier = PkceCodeChallenge::new_random_sha256_len(32).1;
     let uuid = Uuid::new_v4().hyphenated().to_string();
-    Fresh {
-        url: link(website, &verifier, &uuid),
-        uuid,
-        verifier,
-    }
+    Fresh { url: link(website, &verifier, &uuid), uuid, verifier }
 }
 
 /// The challenge is the SHA-256 of the verifier's text, not of the bytes it was made from (RFC 7636, S256); the page takes that method for granted.
@@ -58,10 +54,7 @@ mod tests {
         let bytes: Vec<u8> = (0..32).collect();
         let encoded = URL_SAFE_NO_PAD.encode(bytes);
         let table = [
-            (
-                "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk",
-                "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM",
-            ),
+            ("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk", "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"),
             (encoded.as_str(), "6oZqdX5MOLq_qBJ8vppAnT4fk6AP8UiP9zX8-Rev_9A"),
         ];
         for (verifier, challenge) in table {

@@ -38,11 +38,7 @@ pub(super) async fn wait(
     let mut wait = FIRST_WAIT;
     let mut trouble: Option<String> = None;
     loop {
-        let form = if get_only.load(Ordering::Relaxed) {
-            PollForm::Get
-        } else {
-            PollForm::Post
-        };
+        let form = if get_only.load(Ordering::Relaxed) { PollForm::Get } else { PollForm::Post };
         let asked = endpoint.poll(form, &secret.uuid, &secret.verifier);
         let Ok(answer) = tokio::time::timeout_at(deadline, asked).await else {
             return Err(expired(trouble.as_deref()));
@@ -52,10 +48,7 @@ pub(super) async fn wait(
                 seen(&answer);
                 convert::poll(form, &answer)
             }
-            Err(Unanswered(detail)) => Poll::Passing {
-                detail,
-                retry_after: None,
-            },
+            Err(Unanswered(detail)) => Poll::Passing { detail, retry_after: None },
         };
         let mut pause = wait;
         match read {
@@ -138,11 +131,7 @@ mod tests {
         fn poll(&self, form: PollForm, _: &str, _: &PkceCodeVerifier) -> Task<Result<Answer, Unanswered>> {
             let mut inner = self.0.lock().unwrap();
             inner.1.push((Instant::now(), form));
-            let reply = if inner.0.len() > 1 {
-                inner.0.pop_front().unwrap()
-            } else {
-                inner.0[0].clone()
-            };
+            let reply = if inner.0.len() > 1 { inner.0.pop_front().unwrap() } else { inner.0[0].clone() };
             Box::pin(async move {
                 let (status, body, retry_after) = match reply {
                     Reply::Status(status, body) => (status, body, None),
@@ -150,12 +139,7 @@ mod tests {
                     Reply::Network => return Err(Unanswered("connection reset".into())),
                     Reply::Never => std::future::pending().await,
                 };
-                Ok(Answer {
-                    status,
-                    body: body.as_bytes().to_vec(),
-                    retry_after,
-                    date: None,
-                })
+                Ok(Answer { status, body: body.as_bytes().to_vec(), retry_after, date: None })
             })
         }
 
@@ -170,11 +154,7 @@ mod tests {
 
     async fn run(script: &Script) -> (Result<Grant, SignInError>, Duration) {
         let begun = Instant::now();
-        let secret = AttemptSecret {
-            uuid: "u".into(),
-            verifier: PkceCodeVerifier::new("v".into()),
-            begun,
-        };
+        let secret = AttemptSecret { uuid: "u".into(), verifier: PkceCodeVerifier::new("v".into()), begun };
         let ended = wait(script, &secret, &AtomicBool::new(false), |_| {}).await;
         (ended, begun.elapsed())
     }
@@ -186,10 +166,7 @@ mod tests {
         assert_eq!(ended.ok().unwrap().auth_id.as_deref(), Some("auth0|x"));
         let asked = script.asked();
         assert_eq!(asked.len(), 31);
-        let gaps: Vec<f64> = asked
-            .windows(2)
-            .map(|pair| (pair[1].0 - pair[0].0).as_secs_f64())
-            .collect();
+        let gaps: Vec<f64> = asked.windows(2).map(|pair| (pair[1].0 - pair[0].0).as_secs_f64()).collect();
         for (n, gap) in gaps.iter().enumerate() {
             let expected = 1.2_f64.powi(i32::try_from(n).unwrap()).min(10.0);
             assert!((gap - expected).abs() < 0.01, "gap {n}: {gap}, not {expected}");
@@ -237,18 +214,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_final_answer_ends_it_at_once() {
         for (reply, expected) in [
-            (
-                Reply::Status(403, r#"{"error":"sign_in_policy_violation"}"#),
-                "refused by a sign-in policy",
-            ),
+            (Reply::Status(403, r#"{"error":"sign_in_policy_violation"}"#), "refused by a sign-in policy"),
             (Reply::Status(403, r#"{"error":"no"}"#), "refused: HTTP 403"),
             (Reply::Status(400, ""), "refused: HTTP 400"),
             (Reply::Status(401, ""), "refused: HTTP 401"),
             (Reply::Status(410, ""), "refused: HTTP 410"),
-            (
-                Reply::Status(200, r#"{"error":"denied"}"#),
-                "refused: an error under HTTP 200",
-            ),
+            (Reply::Status(200, r#"{"error":"denied"}"#), "refused: an error under HTTP 200"),
         ] {
             let script = Script::new([PENDING, reply]);
             assert_eq!(run(&script).await.0.err().unwrap().to_string(), expected);
@@ -260,25 +231,13 @@ mod tests {
     async fn a_service_without_the_post_is_asked_by_get_for_good() {
         let script = Script::new([NO_ROUTE, PENDING, PENDING, NO_ROUTE, DONE]);
         let get_only = AtomicBool::new(false);
-        let secret = AttemptSecret {
-            uuid: "u".into(),
-            verifier: PkceCodeVerifier::new("v".into()),
-            begun: Instant::now(),
-        };
+        let secret =
+            AttemptSecret { uuid: "u".into(), verifier: PkceCodeVerifier::new("v".into()), begun: Instant::now() };
         assert!(wait(&script, &secret, &get_only, |_| {}).await.is_ok());
         let asked = script.asked();
         assert_eq!(asked[0].0, asked[1].0, "the other form is tried at once");
         let forms: Vec<PollForm> = asked.into_iter().map(|(_, form)| form).collect();
-        assert_eq!(
-            forms,
-            [
-                PollForm::Post,
-                PollForm::Get,
-                PollForm::Get,
-                PollForm::Get,
-                PollForm::Get
-            ]
-        );
+        assert_eq!(forms, [PollForm::Post, PollForm::Get, PollForm::Get, PollForm::Get, PollForm::Get]);
         assert!(get_only.load(Ordering::Relaxed));
     }
 

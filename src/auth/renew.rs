@@ -96,10 +96,7 @@ pub(super) fn has_ended(claims: &Claims, now: Wall) -> bool {
 /// How long the token lives in all, if it says so.
 pub(super) fn life(claims: &Claims) -> Option<Duration> {
     let life = claims.expires?.checked_sub(claims.issued?)?;
-    u64::try_from(life)
-        .ok()
-        .filter(|life| *life > 0)
-        .map(Duration::from_secs)
+    u64::try_from(life).ok().filter(|life| *life > 0).map(Duration::from_secs)
 }
 
 /// Five minutes, or a fifth of a short life.
@@ -147,12 +144,7 @@ pub(super) fn choose(
         Some(next) => (next, Some(sent.clone())),
         None => (sent.clone(), None),
     };
-    Renewed {
-        access,
-        refresh,
-        previous,
-        at,
-    }
+    Renewed { access, refresh, previous, at }
 }
 
 /// What is remembered of failures.
@@ -190,20 +182,16 @@ impl Ledger {
             return Verdict::Dead(cause.to_owned());
         }
         match &self.trouble {
-            Some(trouble) if trouble.refresh == refresh && now < trouble.until => Verdict::Wait {
-                left: trouble.until.since(now),
-                detail: trouble.detail.clone(),
-            },
+            Some(trouble) if trouble.refresh == refresh && now < trouble.until => {
+                Verdict::Wait { left: trouble.until.since(now), detail: trouble.detail.clone() }
+            }
             _ => Verdict::Go,
         }
     }
 
     /// Why this refresh token is dead, if it is.
     pub(super) fn dead(&self, refresh: Fingerprint) -> Option<&str> {
-        self.dead
-            .iter()
-            .find(|(dead, _)| *dead == refresh)
-            .map(|(_, cause)| cause.as_str())
+        self.dead.iter().find(|(dead, _)| *dead == refresh).map(|(_, cause)| cause.as_str())
     }
 
     /// Remembers for as long as this process lives that a refresh token is refused for good.
@@ -280,11 +268,7 @@ mod tests {
     }
 
     fn claims(issued: Option<i64>, expires: Option<i64>) -> Claims {
-        Claims {
-            subject: None,
-            expires,
-            issued,
-        }
+        Claims { subject: None, expires, issued }
     }
 
     #[test]
@@ -292,12 +276,7 @@ mod tests {
         let table = [
             ("fresh, 60 days left", Some(NOW), Some(NOW + 60 * DAY), false),
             ("53 days left", Some(NOW - 7 * DAY), Some(NOW + 53 * DAY), true),
-            (
-                "a minute short of a week",
-                Some(NOW - 7 * DAY + 60),
-                Some(NOW + 53 * DAY + 60),
-                false,
-            ),
+            ("a minute short of a week", Some(NOW - 7 * DAY + 60), Some(NOW + 53 * DAY + 60), false),
             ("53 days left, issue not told", None, Some(NOW + 53 * DAY), true),
             ("54 days left, issue not told", None, Some(NOW + 54 * DAY), false),
             ("a day left of two", Some(NOW - DAY), Some(NOW + DAY), false),
@@ -316,12 +295,7 @@ mod tests {
 
     #[test]
     fn a_token_that_we_obtained_is_due_by_how_long_we_have_it() {
-        let held = |age: i64, looked_due| {
-            Some(Held {
-                age: Duration::from_secs(age.unsigned_abs()),
-                looked_due,
-            })
-        };
+        let held = |age: i64, looked_due| Some(Held { age: Duration::from_secs(age.unsigned_abs()), looked_due });
         let sixty = claims(Some(NOW), Some(NOW + 60 * DAY));
         let hour = claims(Some(NOW), Some(NOW + 3600));
         let opaque = claims(None, None);
@@ -356,22 +330,13 @@ mod tests {
         let mut ledger = Ledger::default();
         let now = Mono(Duration::from_secs(100));
         assert_eq!(ledger.failed(one, "HTTP 500", None, now), Duration::from_secs(30));
-        let wait = Verdict::Wait {
-            left: Duration::from_secs(30),
-            detail: "HTTP 500".into(),
-        };
+        let wait = Verdict::Wait { left: Duration::from_secs(30), detail: "HTTP 500".into() };
         assert_eq!(ledger.verdict(one, now), wait);
         assert_eq!(ledger.verdict(two, now), Verdict::Go, "a new sign-in isn't held up");
         assert_eq!(ledger.verdict(one, now.after(Duration::from_secs(30))), Verdict::Go);
         assert_eq!(ledger.failed(one, "x", None, now), Duration::from_mins(1));
-        assert_eq!(
-            ledger.failed(one, "x", Some(Duration::from_secs(7)), now),
-            Duration::from_secs(7)
-        );
-        assert_eq!(
-            ledger.failed(one, "x", Some(Duration::MAX), now),
-            Duration::from_hours(1)
-        );
+        assert_eq!(ledger.failed(one, "x", Some(Duration::from_secs(7)), now), Duration::from_secs(7));
+        assert_eq!(ledger.failed(one, "x", Some(Duration::MAX), now), Duration::from_hours(1));
         ledger.worked();
         assert_eq!(ledger.failed(one, "x", None, now), Duration::from_secs(30));
 
@@ -389,47 +354,12 @@ mod tests {
         let table = [
             ("rotated", "r10", Some("r60"), "a60", false, ("r60", Some("r10"))),
             ("the same again", "r10", Some("r10"), "a60", false, ("r10", None)),
-            (
-                "none, the access token lives longer",
-                "r10",
-                None,
-                "a60",
-                false,
-                ("a60", Some("r10")),
-            ),
+            ("none, the access token lives longer", "r10", None, "a60", false, ("a60", Some("r10"))),
             ("none, it doesn't", "r60", None, "a60", false, ("r60", None)),
-            (
-                "none, after the adopted one was refused",
-                "r10",
-                None,
-                "a60",
-                true,
-                ("r10", None),
-            ),
-            (
-                "rotated, after a refusal",
-                "r10",
-                Some("r60"),
-                "a60",
-                true,
-                ("r60", Some("r10")),
-            ),
-            (
-                "none, ours tells no end",
-                "opaque",
-                None,
-                "a60",
-                false,
-                ("opaque", None),
-            ),
-            (
-                "none, the new one tells no end",
-                "r10",
-                None,
-                "opaque",
-                false,
-                ("r10", None),
-            ),
+            ("none, after the adopted one was refused", "r10", None, "a60", true, ("r10", None)),
+            ("rotated, after a refusal", "r10", Some("r60"), "a60", true, ("r60", Some("r10"))),
+            ("none, ours tells no end", "opaque", None, "a60", false, ("opaque", None)),
+            ("none, the new one tells no end", "r10", None, "opaque", false, ("r10", None)),
         ];
         for (what, sent, answered, access, fallback, (refresh, previous)) in table {
             let kept = choose(
@@ -441,11 +371,7 @@ mod tests {
                 at(NOW),
             );
             assert_eq!(kept.refresh.secret(), refresh, "{what}");
-            assert_eq!(
-                kept.previous.as_ref().map(|token| token.secret().as_str()),
-                previous,
-                "{what}"
-            );
+            assert_eq!(kept.previous.as_ref().map(|token| token.secret().as_str()), previous, "{what}");
         }
     }
 

@@ -141,14 +141,8 @@ mod tests {
             ("file:///etc/passwd", AddressError::Scheme("file".into())),
             ("ws://127.0.0.1:1", AddressError::Scheme("ws".into())),
             ("http://example.com", AddressError::PlainHttp("example.com".into())),
-            (
-                "http://127.0.0.1.example.com",
-                AddressError::PlainHttp("127.0.0.1.example.com".into()),
-            ),
-            (
-                "http://localhost.example.com",
-                AddressError::PlainHttp("localhost.example.com".into()),
-            ),
+            ("http://127.0.0.1.example.com", AddressError::PlainHttp("127.0.0.1.example.com".into())),
+            ("http://localhost.example.com", AddressError::PlainHttp("localhost.example.com".into())),
             ("http://10.0.0.1", AddressError::PlainHttp("10.0.0.1".into())),
             ("http://0.0.0.0", AddressError::PlainHttp("0.0.0.0".into())),
             ("https://user@example.com", AddressError::UserInfo),
@@ -165,16 +159,9 @@ mod tests {
 
     #[test]
     fn a23_under_test_only_loopback_is_lawful() {
-        for text in [
-            "https://api2.cursor.sh",
-            "https://10.0.0.1",
-            "https://[2001:db8::1]",
-            "https://localhost.example",
-        ] {
-            assert!(
-                matches!(Address::parse(text, true), Err(AddressError::Test(_))),
-                "{text}"
-            );
+        for text in ["https://api2.cursor.sh", "https://10.0.0.1", "https://[2001:db8::1]", "https://localhost.example"]
+        {
+            assert!(matches!(Address::parse(text, true), Err(AddressError::Test(_))), "{text}");
         }
         for text in ["http://127.0.0.1:1", "https://localhost", "http://[::1]:1"] {
             assert!(Address::parse(text, true).is_ok(), "{text}");

@@ -129,10 +129,7 @@ fn holder(path: &Path) -> Option<Holder> {
     bytes.as_slice().read_to_string(&mut text).ok()?;
     // Without the newline the note is still being written, and a number may be cut.
     let (pid, since) = text.strip_suffix('\n')?.split_once(' ')?;
-    Some(Holder {
-        pid: pid.parse().ok()?,
-        since: Wall(since.parse().ok()?),
-    })
+    Some(Holder { pid: pid.parse().ok()?, since: Wall(since.parse().ok()?) })
 }
 
 #[cfg(test)]
@@ -154,10 +151,7 @@ mod tests {
 
     #[test]
     fn the_sentence_names_process_and_time() {
-        let held = LockError::Held(Some(Holder {
-            pid: 42,
-            since: Wall(1_700_000_000_000),
-        }));
+        let held = LockError::Held(Some(Holder { pid: 42, since: Wall(1_700_000_000_000) }));
         assert_eq!(
             held.sentence(),
             "数据文件夹正被另一个 coda-grok-bot 使用（进程 42，自 <t:2023-11-14T22:13:20Z> 起），请先停止它。"
@@ -175,10 +169,7 @@ mod tests {
             drop(first);
         });
         let waited = begun.elapsed();
-        assert!(
-            waited >= Duration::from_secs(3) && waited < Duration::from_secs(4),
-            "{waited:?}"
-        );
+        assert!(waited >= Duration::from_secs(3) && waited < Duration::from_secs(4), "{waited:?}");
 
         let begun = tokio::time::Instant::now();
         let third = FolderLock::acquire(folder.path()).await;

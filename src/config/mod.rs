@@ -80,10 +80,9 @@ impl Config {
         let address = |name: &'static str, told: Option<String>, default: &str| {
             let text = match (told, var(name)) {
                 (Some(told), _) => told,
-                (None, Some(value)) => value.into_string().map_err(|_| ConfigError::Address {
-                    name,
-                    source: AddressError::Unreadable,
-                })?,
+                (None, Some(value)) => {
+                    value.into_string().map_err(|_| ConfigError::Address { name, source: AddressError::Unreadable })?
+                }
                 (None, None) => default.to_owned(),
             };
             Address::parse(&text, test).map_err(|source| ConfigError::Address { name, source })
@@ -97,12 +96,7 @@ impl Config {
             .or_else(platform::data_folder)
             .ok_or(ConfigError::NoDataFolder)?;
         let data_dir = std::path::absolute(data_dir).map_err(|error| ConfigError::DataFolder(error.to_string()))?;
-        Ok(Self {
-            data_dir,
-            backend,
-            website,
-            test,
-        })
+        Ok(Self { data_dir, backend, website, test })
     }
 
     /// Creates the data folder with mode 0700, or checks and narrows the one that is there.
@@ -119,9 +113,7 @@ mod tests {
     use super::*;
 
     fn resolve(overrides: Overrides, env: &[(&str, &str)]) -> Result<Config, ConfigError> {
-        Config::resolve(overrides, |name| {
-            env.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into())
-        })
+        Config::resolve(overrides, |name| env.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into()))
     }
 
     #[test]
@@ -135,27 +127,13 @@ mod tests {
 
     #[test]
     fn the_option_goes_before_the_environment_and_that_before_the_platform() {
-        let env = [
-            ("CODA_PLUGIN_DATA", "/e"),
-            ("GROK_BOT_BACKEND_URL", "http://127.0.0.1:1"),
-        ];
-        assert_eq!(
-            resolve(Overrides::default(), &env).unwrap().data_dir,
-            PathBuf::from("/e")
-        );
-        let told = Overrides {
-            data_dir: Some("/d".into()),
-            backend: Some("http://[::1]:2/x".into()),
-            website: None,
-        };
+        let env = [("CODA_PLUGIN_DATA", "/e"), ("GROK_BOT_BACKEND_URL", "http://127.0.0.1:1")];
+        assert_eq!(resolve(Overrides::default(), &env).unwrap().data_dir, PathBuf::from("/e"));
+        let told = Overrides { data_dir: Some("/d".into()), backend: Some("http://[::1]:2/x".into()), website: None };
         let config = resolve(told, &env).unwrap();
         assert_eq!(config.data_dir, PathBuf::from("/d"));
         assert_eq!(config.backend.as_str(), "http://[::1]:2/x");
-        let empty = resolve(
-            Overrides::default(),
-            &[("GROK_BOT_BACKEND_URL", ""), ("CODA_PLUGIN_DATA", "")],
-        )
-        .unwrap();
+        let empty = resolve(Overrides::default(), &[("GROK_BOT_BACKEND_URL", ""), ("CODA_PLUGIN_DATA", "")]).unwrap();
         assert_eq!(empty.backend.as_str(), "https://api2.cursor.sh/");
     }
 
@@ -167,12 +145,7 @@ mod tests {
             "GROK_BOT_BACKEND_URL: GROK_BOT_TEST is set, and https://api2.cursor.sh/ isn't a loopback address"
         );
         let one = [("GROK_BOT_TEST", "1"), ("GROK_BOT_BACKEND_URL", "http://127.0.0.1:9")];
-        assert!(
-            resolve(Overrides::default(), &one)
-                .unwrap_err()
-                .to_string()
-                .starts_with("GROK_BOT_WEBSITE_URL")
-        );
+        assert!(resolve(Overrides::default(), &one).unwrap_err().to_string().starts_with("GROK_BOT_WEBSITE_URL"));
         let both = [one[0], one[1], ("GROK_BOT_WEBSITE_URL", "https://localhost:9")];
         assert!(resolve(Overrides::default(), &both).unwrap().test);
     }

@@ -27,9 +27,7 @@ pub struct Client {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client")
-            .field("base", &self.base.to_string())
-            .finish_non_exhaustive()
+        f.debug_struct("Client").field("base", &self.base.to_string()).finish_non_exhaustive()
     }
 }
 
@@ -45,10 +43,7 @@ pub struct Answer {
 impl fmt::Debug for Answer {
     // The body holds what people wrote.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Answer")
-            .field("bytes", &self.body.len())
-            .field("date_ms", &self.date_ms)
-            .finish()
+        f.debug_struct("Answer").field("bytes", &self.body.len()).field("date_ms", &self.date_ms).finish()
     }
 }
 
@@ -77,10 +72,7 @@ impl Client {
         let deadline = Instant::now() + limit;
         let mut response = self.send(method, bearer, "application/json", body, deadline).await?;
         let body = within(deadline, http::read_body(&mut response, MAX_ANSWER)).await?;
-        Ok(Answer {
-            body,
-            date_ms: error::date_ms(response.headers()),
-        })
+        Ok(Answer { body, date_ms: error::date_ms(response.headers()) })
     }
 
     /// Opens a server stream: resolves when the response head is in, for which `limit` counts. The stream itself has no limit: silence on it is
@@ -91,14 +83,9 @@ impl Client {
     pub async fn stream(&self, method: &str, bearer: &str, body: &[u8], limit: Duration) -> Result<Stream, Error> {
         let deadline = Instant::now() + limit;
         let body = frame::envelope(body);
-        let response = self
-            .send(method, bearer, "application/connect+json", body, deadline)
-            .await?;
+        let response = self.send(method, bearer, "application/connect+json", body, deadline).await?;
         http::not_compressed(response.headers())?;
-        Ok(Stream {
-            state: State::Open(response),
-            decoder: Decoder::default(),
-        })
+        Ok(Stream { state: State::Open(response), decoder: Decoder::default() })
     }
 
     /// Sends and waits for the head. A head other than 200 is an error.
@@ -123,18 +110,13 @@ impl Client {
         headers.insert(AUTHORIZATION, authorization);
         *request.body_mut() = Some(body.into());
 
-        let mut response = within(deadline, async {
-            client.execute(request).await.map_err(Error::from_http)
-        })
-        .await?;
+        let mut response = within(deadline, async { client.execute(request).await.map_err(Error::from_http) }).await?;
         let status = response.status();
         if status == StatusCode::OK {
             return Ok(response);
         }
         // The status is known from here on: whatever becomes of the body, it is this error and no broken connection.
-        let body = within(deadline, http::read_body(&mut response, MAX_ERROR))
-            .await
-            .unwrap_or_default();
+        let body = within(deadline, http::read_body(&mut response, MAX_ERROR)).await.unwrap_or_default();
         let error = ServiceError::from_answer(status.as_u16(), response.headers(), &body);
         Err(Error::Service(Box::new(error)))
     }
@@ -239,16 +221,12 @@ mod tests {
 
     async fn unary(script: Vec<Step>) -> Result<Answer, Error> {
         let peer = Peer::start(vec![script]).await;
-        client(&peer)
-            .unary("a.v1.S/M", "secret-token", b"{}".to_vec(), ROOM)
-            .await
+        client(&peer).unary("a.v1.S/M", "secret-token", b"{}".to_vec(), ROOM).await
     }
 
     async fn open(script: Vec<Step>) -> (Peer, Result<Stream, Error>) {
         let peer = Peer::start(vec![script]).await;
-        let stream = client(&peer)
-            .stream("a.v1.S/W", "secret-token", b"{\"x\":1}", ROOM)
-            .await;
+        let stream = client(&peer).stream("a.v1.S/W", "secret-token", b"{\"x\":1}", ROOM).await;
         (peer, stream)
     }
 
@@ -279,17 +257,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_unary_call_sends_what_the_wire_asks_for() {
-        let mut peer = Peer::start(vec![answer(
-            "200 OK",
-            "date: Mon, 30 Nov 2026 10:00:00 GMT\r\n",
-            "{\"a\":1}",
-        )])
-        .await;
+        let mut peer =
+            Peer::start(vec![answer("200 OK", "date: Mon, 30 Nov 2026 10:00:00 GMT\r\n", "{\"a\":1}")]).await;
         let client = client(&peer);
-        let answer = client
-            .unary("a.v1.S/M", "secret-token", b"{\"q\":2}".to_vec(), ROOM)
-            .await
-            .unwrap();
+        let answer = client.unary("a.v1.S/M", "secret-token", b"{\"q\":2}".to_vec(), ROOM).await.unwrap();
         assert_eq!(answer.body, b"{\"a\":1}");
         assert_eq!(answer.date_ms, Some(1_796_032_800_000));
         let request = peer.request().await;
@@ -307,21 +278,9 @@ mod tests {
         for part in ["accept-encoding", "cookie", "referer"] {
             assert!(!request.head.contains(part), "{part:?} in {}", request.head);
         }
-        client
-            .unary("a.v1.S/M", "secret-token", b"{}".to_vec(), ROOM)
-            .await
-            .unwrap();
-        let id = |head: &str| {
-            head.lines()
-                .find(|line| line.starts_with("x-request-id: "))
-                .unwrap()
-                .to_owned()
-        };
-        assert_ne!(
-            id(&request.head),
-            id(&peer.request().await.head),
-            "a fresh id for each request"
-        );
+        client.unary("a.v1.S/M", "secret-token", b"{}".to_vec(), ROOM).await.unwrap();
+        let id = |head: &str| head.lines().find(|line| line.starts_with("x-request-id: ")).unwrap().to_owned();
+        assert_ne!(id(&request.head), id(&peer.request().await.head), "a fresh id for each request");
         let shown = format!("{client:?} {answer:?}");
         assert!(!shown.contains("secret-token"), "{shown}");
     }
@@ -332,29 +291,15 @@ mod tests {
         assert_eq!(stream.unwrap().next().await.unwrap(), None);
         let request = peer.request().await;
         assert_eq!(request.body, envelope(0, "{\"x\":1}"));
-        assert!(
-            request.head.contains("\r\ncontent-type: application/connect+json\r\n"),
-            "{}",
-            request.head
-        );
+        assert!(request.head.contains("\r\ncontent-type: application/connect+json\r\n"), "{}", request.head);
     }
 
     #[tokio::test]
     async fn error_answers_keep_their_status_whatever_their_body() {
         let html = "<html><title>502 Bad Gateway</title></html>";
-        let error = unary(answer(
-            "502 Bad Gateway",
-            "content-type: text/html\r\nretry-after: 4\r\n",
-            html,
-        ))
-        .await
-        .unwrap_err();
-        assert_eq!(
-            error.kind(),
-            Kind::Transient {
-                retry_after: Some(Duration::from_secs(4))
-            }
-        );
+        let error =
+            unary(answer("502 Bad Gateway", "content-type: text/html\r\nretry-after: 4\r\n", html)).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Transient { retry_after: Some(Duration::from_secs(4)) });
         assert_eq!(service(error).status, Some(502));
 
         let error = unary(answer("401 Unauthorized", "", "")).await.unwrap_err();
@@ -364,29 +309,17 @@ mod tests {
         assert_eq!(service(error).code, Some(Code::Unimplemented));
 
         let body = r#"{"code":"not_found","message":"Error"}"#;
-        let error = service(
-            unary(answer("404 Not Found", "x-grok-bot-refusal: box_harness\r\n", body))
-                .await
-                .unwrap_err(),
-        );
-        assert_eq!(
-            (error.code, error.refusal.as_deref()),
-            (Some(Code::NotFound), Some("box_harness"))
-        );
+        let error =
+            service(unary(answer("404 Not Found", "x-grok-bot-refusal: box_harness\r\n", body)).await.unwrap_err());
+        assert_eq!((error.code, error.refusal.as_deref()), (Some(Code::NotFound), Some("box_harness")));
     }
 
     #[tokio::test]
     async fn an_error_status_stands_though_its_body_breaks() {
         for script in [
-            vec![Step::Send(
-                b"HTTP/1.1 503 Busy\r\ncontent-length: 100\r\n\r\n{\"code\"".to_vec(),
-            )],
-            vec![Step::Send(
-                b"HTTP/1.1 503 Busy\r\ncontent-length: 99999999999\r\n\r\n".to_vec(),
-            )],
-            vec![Step::Send(
-                b"HTTP/1.1 503 Busy\r\ncontent-encoding: br\r\ncontent-length: 3\r\n\r\nabc".to_vec(),
-            )],
+            vec![Step::Send(b"HTTP/1.1 503 Busy\r\ncontent-length: 100\r\n\r\n{\"code\"".to_vec())],
+            vec![Step::Send(b"HTTP/1.1 503 Busy\r\ncontent-length: 99999999999\r\n\r\n".to_vec())],
+            vec![Step::Send(b"HTTP/1.1 503 Busy\r\ncontent-encoding: br\r\ncontent-length: 3\r\n\r\nabc".to_vec())],
         ] {
             let error = unary(script).await.unwrap_err();
             assert_eq!(error.kind(), Kind::Transient { retry_after: None });
@@ -397,10 +330,7 @@ mod tests {
         ]])
         .await;
         let limit = Duration::from_millis(300);
-        let error = client(&peer)
-            .unary("a.v1.S/M", "t", b"{}".to_vec(), limit)
-            .await
-            .unwrap_err();
+        let error = client(&peer).unary("a.v1.S/M", "t", b"{}".to_vec(), limit).await.unwrap_err();
         assert_eq!(error.kind(), Kind::Auth, "a stalled body doesn't hide a 401");
     }
 
@@ -408,9 +338,7 @@ mod tests {
     async fn redirects_are_not_followed() {
         let target = Peer::start(vec![json("{}")]).await;
         let location = format!("location: {}\r\n", target.base().join("stolen"));
-        let error = unary(answer("307 Temporary Redirect", &location, ""))
-            .await
-            .unwrap_err();
+        let error = unary(answer("307 Temporary Redirect", &location, "")).await.unwrap_err();
         assert_eq!(error.kind(), Kind::Permanent);
         assert!(error.to_string().contains("redirect"), "{error}");
         assert_eq!(target.waiting(), 0, "nobody asked there");
@@ -418,21 +346,15 @@ mod tests {
 
     #[tokio::test]
     async fn answers_are_bounded_and_never_decompressed() {
-        let error = unary(vec![
-            Step::Send(b"HTTP/1.1 200 OK\r\ncontent-length: 33554433\r\n\r\n".to_vec()),
-            Step::Hold,
-        ])
-        .await
-        .unwrap_err();
+        let error =
+            unary(vec![Step::Send(b"HTTP/1.1 200 OK\r\ncontent-length: 33554433\r\n\r\n".to_vec()), Step::Hold])
+                .await
+                .unwrap_err();
         assert!(matches!(error, Error::Unreadable(_)), "{error:?}");
-        let error = unary(answer("200 OK", "content-encoding: gzip\r\n", "{}"))
-            .await
-            .unwrap_err();
+        let error = unary(answer("200 OK", "content-encoding: gzip\r\n", "{}")).await.unwrap_err();
         assert!(matches!(error, Error::Unreadable(_)), "{error:?}");
-        let (_peer, stream) = open(vec![Step::Send(
-            b"HTTP/1.1 200 OK\r\nconnect-content-encoding: gzip\r\n\r\n".to_vec(),
-        )])
-        .await;
+        let (_peer, stream) =
+            open(vec![Step::Send(b"HTTP/1.1 200 OK\r\nconnect-content-encoding: gzip\r\n\r\n".to_vec())]).await;
         assert!(matches!(stream.unwrap_err(), Error::Unreadable(_)));
     }
 
@@ -442,10 +364,7 @@ mod tests {
         let base = BaseUrl::parse(&format!("http://{}", free.local_addr().unwrap()), http().reach()).unwrap();
         drop(free);
         let client = Client::new(http(), base, HeaderMap::new());
-        let error = client
-            .unary("a.v1.S/M", "secret-token", b"{}".to_vec(), ROOM)
-            .await
-            .unwrap_err();
+        let error = client.unary("a.v1.S/M", "secret-token", b"{}".to_vec(), ROOM).await.unwrap_err();
         assert_eq!(error.kind(), Kind::NotSent, "{error}");
 
         // TLS that comes to nothing is no connection either.
@@ -454,18 +373,13 @@ mod tests {
         let tls = Client::new(http(), base, HeaderMap::new());
         let hang_up = async {
             let (mut stream, _) = listener.accept().await.unwrap();
-            tokio::io::AsyncWriteExt::write_all(&mut stream, b"no TLS here\r\n")
-                .await
-                .unwrap();
+            tokio::io::AsyncWriteExt::write_all(&mut stream, b"no TLS here\r\n").await.unwrap();
         };
         let (error, ()) = tokio::join!(tls.unary("a.v1.S/M", "secret-token", b"{}".to_vec(), ROOM), hang_up);
         let error = error.unwrap_err();
         assert_eq!(error.kind(), Kind::NotSent, "{error}");
 
-        let error = client
-            .unary("a.v1.S/M", "bad\ntoken", b"{}".to_vec(), ROOM)
-            .await
-            .unwrap_err();
+        let error = client.unary("a.v1.S/M", "bad\ntoken", b"{}".to_vec(), ROOM).await.unwrap_err();
         assert_eq!(error.kind(), Kind::NotSent);
         assert!(!error.to_string().contains("token"), "{error}");
     }
@@ -476,13 +390,8 @@ mod tests {
             vec![],
             vec![Step::Reset],
             vec![Step::Send(b"HTTP/1.1 200 OK\r\ncontent-le".to_vec())],
-            vec![Step::Send(
-                b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"a\":".to_vec(),
-            )],
-            vec![
-                Step::Send(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{".to_vec()),
-                Step::Reset,
-            ],
+            vec![Step::Send(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"a\":".to_vec())],
+            vec![Step::Send(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{".to_vec()), Step::Reset],
             vec![Step::Send(b"garbage that is no HTTP\r\n\r\n".to_vec())],
         ] {
             let error = unary(script.clone()).await.unwrap_err();
@@ -492,26 +401,16 @@ mod tests {
 
     #[tokio::test]
     async fn a_stalled_head_or_body_ends_with_the_limit() {
-        for script in [
-            vec![Step::Hold],
-            vec![
-                Step::Send(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{".to_vec()),
-                Step::Hold,
-            ],
-        ] {
+        for script in
+            [vec![Step::Hold], vec![Step::Send(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{".to_vec()), Step::Hold]]
+        {
             let peer = Peer::start(vec![script]).await;
             let limit = Duration::from_millis(300);
-            let error = client(&peer)
-                .unary("a.v1.S/M", "t", b"{}".to_vec(), limit)
-                .await
-                .unwrap_err();
+            let error = client(&peer).unary("a.v1.S/M", "t", b"{}".to_vec(), limit).await.unwrap_err();
             assert_eq!(error.kind(), Kind::Broken);
         }
         let peer = Peer::start(vec![vec![Step::Hold]]).await;
-        let error = client(&peer)
-            .stream("a.v1.S/W", "t", b"{}", Duration::from_millis(300))
-            .await
-            .unwrap_err();
+        let error = client(&peer).stream("a.v1.S/W", "t", b"{}", Duration::from_millis(300)).await.unwrap_err();
         assert_eq!(error.kind(), Kind::Broken, "the head of a stream is bounded, too");
     }
 
@@ -566,18 +465,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_stream_that_is_refused_is_an_error_answer() {
-        let (_peer, stream) = open(answer(
-            "429 Too Many",
-            "retry-after: 9\r\n",
-            r#"{"code":"resource_exhausted"}"#,
-        ))
-        .await;
-        assert_eq!(
-            stream.unwrap_err().kind(),
-            Kind::Transient {
-                retry_after: Some(Duration::from_secs(9))
-            }
-        );
+        let (_peer, stream) =
+            open(answer("429 Too Many", "retry-after: 9\r\n", r#"{"code":"resource_exhausted"}"#)).await;
+        assert_eq!(stream.unwrap_err().kind(), Kind::Transient { retry_after: Some(Duration::from_secs(9)) });
         let (_peer, stream) = open(answer("401 Unauthorized", "", r#"{"code":"unauthenticated"}"#)).await;
         assert_eq!(stream.unwrap_err().kind(), Kind::Auth);
     }
@@ -609,10 +499,7 @@ mod tests {
         }
         script.push(chunk(&envelope(2, "{}")));
         let mut peer = Peer::start(vec![script]).await;
-        let mut stream = client(&peer)
-            .stream("a.v1.S/W", "t", b"{}", Duration::from_secs(1))
-            .await
-            .unwrap();
+        let mut stream = client(&peer).stream("a.v1.S/W", "t", b"{}", Duration::from_secs(1)).await.unwrap();
         let mut heard = 0;
         while stream.next().await.unwrap().is_some() {
             heard += 1;

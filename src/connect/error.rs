@@ -61,11 +61,7 @@ impl Error {
         let error = error.without_url();
         let text = chain(&error);
         // A builder error comes before the connection; a connect error covers DNS, TCP, the proxy's tunnel and TLS.
-        if error.is_connect() || error.is_builder() {
-            Self::NotSent(text)
-        } else {
-            Self::Broken(text)
-        }
+        if error.is_connect() || error.is_builder() { Self::NotSent(text) } else { Self::Broken(text) }
     }
 }
 
@@ -131,18 +127,12 @@ impl Code {
 
     /// The code of a snake_case name; `None` for one that Connect doesn't define.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL
-            .iter()
-            .find(|(_, known)| *known == name)
-            .map(|(code, _)| code.clone())
+        Self::ALL.iter().find(|(_, known)| *known == name).map(|(code, _)| code.clone())
     }
 
     /// Its snake_case name.
     pub fn name(&self) -> &'static str {
-        Self::ALL
-            .iter()
-            .find(|(code, _)| code == self)
-            .map_or("unknown", |(_, name)| name)
+        Self::ALL.iter().find(|(code, _)| code == self).map_or("unknown", |(_, name)| name)
     }
 
     /// The code that a status stands for where the body names none. Connect's own table for answers that aren't its own: what a proxy or a web
@@ -228,45 +218,30 @@ impl ServiceError {
 
     fn fill(&mut self, wire: &WireError<'_>) {
         self.code = text_of(wire.code).and_then(|name| Code::from_name(&name));
-        let details: Vec<&RawValue> = wire
-            .details
-            .and_then(|raw| serde_json::from_str(raw.get()).ok())
-            .unwrap_or_default();
+        let details: Vec<&RawValue> =
+            wire.details.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
         for raw in details {
-            let debug = serde_json::from_str::<WireDetail<'_>>(raw.get())
-                .ok()
-                .and_then(|detail| detail.debug);
+            let debug = serde_json::from_str::<WireDetail<'_>>(raw.get()).ok().and_then(|detail| detail.debug);
             let Some(debug) = debug.and_then(|raw| serde_json::from_str::<WireDebug<'_>>(raw.get()).ok()) else {
                 continue;
             };
-            self.reason = self
-                .reason
-                .take()
-                .or_else(|| text_of(debug.error).map(|text| presentable(&text)));
-            let inner = debug
-                .details
-                .and_then(|raw| serde_json::from_str::<WireText<'_>>(raw.get()).ok());
+            self.reason = self.reason.take().or_else(|| text_of(debug.error).map(|text| presentable(&text)));
+            let inner = debug.details.and_then(|raw| serde_json::from_str::<WireText<'_>>(raw.get()).ok());
             if let (None, Some(inner)) = (&self.text, inner) {
-                let parts: Vec<String> = [text_of(inner.title), text_of(inner.detail)]
-                    .into_iter()
-                    .flatten()
-                    .collect();
+                let parts: Vec<String> = [text_of(inner.title), text_of(inner.detail)].into_iter().flatten().collect();
                 if !parts.is_empty() {
                     self.text = Some(presentable(&parts.join(": ")));
                 }
             }
         }
         if self.text.is_none() {
-            self.text = text_of(wire.message)
-                .filter(|text| !text.is_empty() && text != "Error")
-                .map(|text| presentable(&text));
+            self.text =
+                text_of(wire.message).filter(|text| !text.is_empty() && text != "Error").map(|text| presentable(&text));
         }
     }
 
     fn kind(&self) -> Kind {
-        let transient = Kind::Transient {
-            retry_after: self.retry_after,
-        };
+        let transient = Kind::Transient { retry_after: self.retry_after };
         // A status of 401 is an authentication error whatever its body says.
         if self.status == Some(401) {
             return Kind::Auth;
@@ -470,23 +445,11 @@ mod tests {
             (400, Kind::Permanent),
             (415, Kind::Permanent),
         ] {
-            for body in [
-                "",
-                "<html>Bad</html>",
-                "{}",
-                "[]",
-                r#"{"code":5}"#,
-                r#"{"code":"brand_new"}"#,
-                "null",
-            ] {
+            for body in ["", "<html>Bad</html>", "{}", "[]", r#"{"code":5}"#, r#"{"code":"brand_new"}"#, "null"] {
                 assert_eq!(kind(status, body), expected, "{status} with {body:?}");
             }
         }
-        assert_eq!(
-            answer(404, &[], "not here").code,
-            Some(Code::Unimplemented),
-            "an unknown method"
-        );
+        assert_eq!(answer(404, &[], "not here").code, Some(Code::Unimplemented), "an unknown method");
     }
 
     #[test]
@@ -508,11 +471,7 @@ mod tests {
     #[test]
     fn odd_error_bodies_lose_only_what_is_odd() {
         for (body, code, text) in [
-            (
-                r#"{"code":"internal","message":7,"details":"none"}"#,
-                Some(Code::Internal),
-                None,
-            ),
+            (r#"{"code":"internal","message":7,"details":"none"}"#, Some(Code::Internal), None),
             (
                 r#"{"code":"internal","message":"Disk full","details":[5,null,{"debug":3}]}"#,
                 Some(Code::Internal),
@@ -535,26 +494,14 @@ mod tests {
         assert_eq!(at(&[("retry-after", "7")]), Some(Duration::from_secs(7)));
         let date = ("date", "Mon, 30 Nov 2026 10:00:00 GMT");
         let later = ("retry-after", "Mon, 30 Nov 2026 10:00:30 GMT");
-        assert_eq!(
-            at(&[date, later]),
-            Some(Duration::from_secs(30)),
-            "by the server's own clock"
-        );
+        assert_eq!(at(&[date, later]), Some(Duration::from_secs(30)), "by the server's own clock");
         assert_eq!(at(&[later]), None);
-        assert_eq!(
-            at(&[date, ("retry-after", "Mon, 30 Nov 2026 09:00:00 GMT")]),
-            Some(Duration::ZERO)
-        );
+        assert_eq!(at(&[date, ("retry-after", "Mon, 30 Nov 2026 09:00:00 GMT")]), Some(Duration::ZERO));
         assert_eq!(at(&[("retry-after", "soon")]), None);
         assert_eq!(at(&[("retry-after", "-1")]), None);
         let end = br#"{"error":{"code":"unavailable"},"metadata":{"Retry-After":["3"]}}"#;
         let error = ServiceError::from_end(end).unwrap().unwrap();
-        assert_eq!(
-            error.kind(),
-            Kind::Transient {
-                retry_after: Some(Duration::from_secs(3))
-            }
-        );
+        assert_eq!(error.kind(), Kind::Transient { retry_after: Some(Duration::from_secs(3)) });
     }
 
     #[test]
@@ -562,11 +509,7 @@ mod tests {
         for clean in ["", "{}", r#"{"error":null}"#, r#"{"metadata":{"x":["y"]}}"#] {
             assert_eq!(ServiceError::from_end(clean.as_bytes()).unwrap(), None, "{clean}");
         }
-        for odd in [
-            r#"{"error":{}}"#,
-            r#"{"error":"no"}"#,
-            r#"{"error":{"code":"brand_new"}}"#,
-        ] {
+        for odd in [r#"{"error":{}}"#, r#"{"error":"no"}"#, r#"{"error":{"code":"brand_new"}}"#] {
             let error = ServiceError::from_end(odd.as_bytes()).unwrap().unwrap();
             assert_eq!(error.kind(), PASSING, "{odd}");
         }
@@ -576,9 +519,7 @@ mod tests {
     #[test]
     fn texts_of_others_cannot_carry_secrets_into_a_log() {
         let jwt = format!("eyJ{}.{}", "a".repeat(100), "b".repeat(40));
-        let text = presentable(&format!(
-            "bad token {jwt}\nsee https://example.test/a?sig=secret#frag now\u{7}"
-        ));
+        let text = presentable(&format!("bad token {jwt}\nsee https://example.test/a?sig=secret#frag now\u{7}"));
         assert_eq!(text, "bad token eyJaaaaa… see https://example.test/a now");
         assert!(presentable(&"word ".repeat(1000)).len() < 300);
     }

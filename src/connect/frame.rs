@@ -60,9 +60,7 @@ impl Decoder {
     /// # Errors
     /// As soon as the five header bytes are in; the same error again when asked again.
     pub fn ready(&self) -> Result<bool, FrameError> {
-        Ok(self
-            .front()?
-            .is_some_and(|(_, length)| self.buffer.len() - self.start >= HEADER + length))
+        Ok(self.front()?.is_some_and(|(_, length)| self.buffer.len() - self.start >= HEADER + length))
     }
 
     /// The next envelope, if a whole one is there. It is consumed; its payload stays readable until the next call.
@@ -78,11 +76,7 @@ impl Decoder {
             return Ok(None);
         };
         self.start = from + length;
-        Ok(Some(if flags & END == 0 {
-            Envelope::Message(payload)
-        } else {
-            Envelope::End(payload)
-        }))
+        Ok(Some(if flags & END == 0 { Envelope::Message(payload) } else { Envelope::End(payload) }))
     }
 
     /// Whether bytes of an incomplete envelope are held: where the body ends now, a frame was cut.
@@ -165,10 +159,7 @@ mod tests {
 
     fn frames() -> impl Strategy<Value = Vec<Owned>> {
         let payload = || prop::collection::vec(any::<u8>(), 0..40);
-        prop::collection::vec(
-            prop_oneof![payload().prop_map(Owned::Message), payload().prop_map(Owned::End)],
-            0..8,
-        )
+        prop::collection::vec(prop_oneof![payload().prop_map(Owned::Message), payload().prop_map(Owned::End)], 0..8)
     }
 
     proptest! {

@@ -166,12 +166,7 @@ pub struct Http {
 impl Http {
     /// Clients that connect to what `reach` allows.
     pub fn new(reach: Reach) -> Self {
-        Self {
-            reach,
-            plain: OnceLock::new(),
-            local: OnceLock::new(),
-            outside: OnceLock::new(),
-        }
+        Self { reach, plain: OnceLock::new(), local: OnceLock::new(), outside: OnceLock::new() }
     }
 
     /// Which addresses are allowed.
@@ -198,10 +193,7 @@ impl Http {
         let mut builder = builder();
         if local {
             // Whatever the resolver says, `localhost` is this machine (port 0: the URL's own).
-            let here = [
-                SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-                SocketAddr::from((Ipv6Addr::LOCALHOST, 0)),
-            ];
+            let here = [SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), SocketAddr::from((Ipv6Addr::LOCALHOST, 0))];
             builder = builder.no_proxy().resolve_to_addrs("localhost", &here);
         }
         if url.scheme() == "http" {
@@ -228,9 +220,7 @@ impl Http {
                 }
             }
         };
-        tokio::time::timeout(limit, call)
-            .await
-            .unwrap_or_else(|_| Err(Error::Broken("no answer in time".to_owned())))
+        tokio::time::timeout(limit, call).await.unwrap_or_else(|_| Err(Error::Broken("no answer in time".to_owned())))
     }
 }
 
@@ -254,9 +244,7 @@ fn builder() -> reqwest::ClientBuilder {
 pub async fn read_body(response: &mut reqwest::Response, limit: usize) -> Result<Vec<u8>, Error> {
     not_compressed(response.headers())?;
     let too_large = || Error::Unreadable(format!("answer of more than {limit} bytes"));
-    let announced = response
-        .content_length()
-        .map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX));
+    let announced = response.content_length().map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX));
     if announced > limit {
         return Err(too_large());
     }
@@ -277,10 +265,7 @@ pub(super) fn not_compressed(headers: &HeaderMap) -> Result<(), Error> {
             && !value.as_bytes().eq_ignore_ascii_case(b"identity")
         {
             let value = value.to_str().unwrap_or("unknown");
-            return Err(Error::Unreadable(format!(
-                "answer in encoding {}",
-                error::presentable(value)
-            )));
+            return Err(Error::Unreadable(format!("answer in encoding {}", error::presentable(value))));
         }
     }
     Ok(())
@@ -325,12 +310,7 @@ mod tests {
 
     #[test]
     fn paths_are_joined_below_a_prefix() {
-        let join = |base: &str| {
-            BaseUrl::parse(base, Reach::Anywhere)
-                .unwrap()
-                .join("a.v1.S/M")
-                .to_string()
-        };
+        let join = |base: &str| BaseUrl::parse(base, Reach::Anywhere).unwrap().join("a.v1.S/M").to_string();
         assert_eq!(join("https://example.test"), "https://example.test/a.v1.S/M");
         assert_eq!(join("https://example.test/x/"), "https://example.test/x/a.v1.S/M");
     }
@@ -343,10 +323,7 @@ mod tests {
         // A URL that the service handed out is checked where the client is taken, before a socket opens.
         let url = handed_out("https://store.example.test/blob?sig=secret", false).unwrap();
         let error = Http::new(Reach::Loopback).client(&url).unwrap_err();
-        assert!(
-            matches!(&error, Error::NotSent(text) if !text.contains("secret")),
-            "{error}"
-        );
+        assert!(matches!(&error, Error::NotSent(text) if !text.contains("secret")), "{error}");
     }
 
     #[test]

@@ -68,11 +68,7 @@ impl Peer {
                 connections.spawn(serve(stream, script, heard.clone()));
             }
         });
-        Self {
-            address,
-            requests,
-            _tasks: tasks,
-        }
+        Self { address, requests, _tasks: tasks }
     }
 
     pub(crate) fn base(&self) -> BaseUrl {

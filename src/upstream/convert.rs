@@ -92,42 +92,20 @@ fn account(wire: wire::Me<'_>) -> Result<Me, Unreadable> {
         Field::Is(Name::Text(id)) => Some(id.into_owned()),
         Field::Odd => return Err(Unreadable("userId is neither a whole number nor a text")),
     };
-    let text = |field: wire::Text<'_>| {
-        field
-            .is()
-            .map(|text| text.trim().to_owned())
-            .filter(|text| !text.is_empty())
-    };
-    let names: Vec<String> = [text(wire.first_name), text(wire.last_name)]
-        .into_iter()
-        .flatten()
-        .collect();
+    let text = |field: wire::Text<'_>| field.is().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+    let names: Vec<String> = [text(wire.first_name), text(wire.last_name)].into_iter().flatten().collect();
     Ok(Me {
         user_id,
-        auth_id: wire
-            .auth_id
-            .is()
-            .filter(|id| !id.is_empty())
-            .map(std::borrow::Cow::into_owned),
-        name: if names.is_empty() {
-            text(wire.email)
-        } else {
-            Some(names.join(" "))
-        },
+        auth_id: wire.auth_id.is().filter(|id| !id.is_empty()).map(std::borrow::Cow::into_owned),
+        name: if names.is_empty() { text(wire.email) } else { Some(names.join(" ")) },
     })
 }
 
 pub(super) fn roster(body: &[u8], date: Option<Wall>) -> Result<Roster, Unreadable> {
     let wire: wire::Agents<'_> = answer(body)?;
     // An account without Bots gets `{}`; something else in the place of the list isn't an empty list.
-    let agents = wire
-        .agents
-        .or_default()
-        .map_err(|Odd| Unreadable("agents isn't a list"))?;
-    let mut roster = Roster {
-        date,
-        ..Roster::default()
-    };
+    let agents = wire.agents.or_default().map_err(|Odd| Unreadable("agents isn't a list"))?;
+    let mut roster = Roster { date, ..Roster::default() };
     let mut seen = HashSet::new();
     for raw in agents {
         match tolerant(raw.get(), |text| Some(listed(&record(text)?))) {
@@ -178,29 +156,18 @@ fn listed(agent: &wire::Agent<'_>) -> Listed {
     Listed::Bot(Bot {
         agent_id: AgentId::from(id),
         name: text(&agent.name),
-        harness: if text(&agent.harness).eq_ignore_ascii_case("box") {
-            Harness::Box
-        } else {
-            Harness::Other
-        },
+        harness: if text(&agent.harness).eq_ignore_ascii_case("box") { Harness::Box } else { Harness::Other },
     })
 }
 
 pub(super) fn page(body: &[u8]) -> Result<Page, Unreadable> {
     let wire: wire::Page<'_> = answer(body)?;
-    let entries = wire
-        .entries
-        .or_default()
-        .map_err(|Odd| Unreadable("entries isn't a list"))?;
+    let entries = wire.entries.or_default().map_err(|Odd| Unreadable("entries isn't a list"))?;
     let generation = generation(wire.generation).map_err(|Odd| Unreadable("generation isn't a whole number"))?;
     let (mut rows, malformed) = rows(&entries);
     // Newest first, as the service does it; some servers answer oldest first.
     rows.sort_by(|a, b| b.seq.cmp(&a.seq));
-    Ok(Page {
-        rows,
-        generation,
-        malformed,
-    })
+    Ok(Page { rows, generation, malformed })
 }
 
 fn rows(entries: &[&RawValue]) -> (Vec<Row>, Vec<Malformed>) {
@@ -211,10 +178,7 @@ fn rows(entries: &[&RawValue]) -> (Vec<Row>, Vec<Malformed>) {
         match tolerant(raw.get(), |text| Some(bodies.row(record(text)?))) {
             Some(Ok(row)) => rows.push(row),
             Some(Err(odd)) => malformed.push(odd),
-            None => malformed.push(Malformed {
-                kind: "".into(),
-                reason: "the row isn't an object that can be read",
-            }),
+            None => malformed.push(Malformed { kind: "".into(), reason: "the row isn't an object that can be read" }),
         }
     }
     (rows, malformed)
@@ -242,10 +206,7 @@ pub(super) fn frame(payload: &[u8], out: &mut VecDeque<Frame>) {
 }
 
 fn malformed(kind: &str, reason: &'static str) -> Frame {
-    Frame::Malformed(Malformed {
-        kind: kind.into(),
-        reason,
-    })
+    Frame::Malformed(Malformed { kind: kind.into(), reason })
 }
 
 fn read_frame(text: &str, wire: wire::Frame<'_>, out: &mut VecDeque<Frame>) -> Frame {
@@ -283,10 +244,8 @@ fn read_frame(text: &str, wire: wire::Frame<'_>, out: &mut VecDeque<Frame>) -> F
         "cleared" => wire.cleared.or_default().and_then(|reset| {
             // One server writes `generation` here.
             let named = generation(reset.new_generation)?.or(generation(reset.generation)?);
-            Ok(of_main(reset.session_id, name)?.unwrap_or(Frame::Cleared {
-                agent_id: agent_id(reset.agent_id)?,
-                generation: named,
-            }))
+            Ok(of_main(reset.session_id, name)?
+                .unwrap_or(Frame::Cleared { agent_id: agent_id(reset.agent_id)?, generation: named }))
         }),
         "cursorTooOld" => wire.cursor_too_old.or_default().and_then(|reset| {
             Ok(of_main(reset.session_id, name)?.unwrap_or(Frame::CursorTooOld {
@@ -299,30 +258,20 @@ fn read_frame(text: &str, wire: wire::Frame<'_>, out: &mut VecDeque<Frame>) -> F
         "turnFailed" => wire.turn_failed.or_default().and_then(turn_failed),
         "rosterChanged" => Ok(Frame::RosterChanged),
         // computerActions, agentStateChanged (a hint about other data, no live state) and boxState.
-        _ => Ok(Frame::Other {
-            kind: name.into(),
-            unknown: false,
-        }),
+        _ => Ok(Frame::Other { kind: name.into(), unknown: false }),
     };
     read.unwrap_or_else(|Odd| malformed(name, "a field that is needed is missing or of a wrong type"))
 }
 
 /// `None` for the main session; else what the frame of another session comes to.
 fn of_main(session: wire::Text<'_>, kind: &'static str) -> Result<Option<Frame>, Odd> {
-    Ok((!is_main(session)?).then(|| Frame::Other {
-        kind: kind.into(),
-        unknown: false,
-    }))
+    Ok((!is_main(session)?).then(|| Frame::Other { kind: kind.into(), unknown: false }))
 }
 
 fn connected(wire: &wire::Connected) -> Frame {
     Frame::Connected {
         server_time: wall(wire.server_time_ms).filter(|time| time.0 != 0),
-        lifetime: wire
-            .absolute_lifetime_ms
-            .is()
-            .filter(|ms| *ms != 0)
-            .map(Duration::from_millis),
+        lifetime: wire.absolute_lifetime_ms.is().filter(|ms| *ms != 0).map(Duration::from_millis),
     }
 }
 
@@ -336,10 +285,7 @@ fn rows_frame(wire: wire::Rows<'_>) -> Result<Frame, Odd> {
     for raw in wire.deletes.or_default()? {
         match delete(raw) {
             Some(delete) => deletes.push(delete),
-            None => malformed.push(Malformed {
-                kind: "delete".into(),
-                reason: "the delete can't be read",
-            }),
+            None => malformed.push(Malformed { kind: "delete".into(), reason: "the delete can't be read" }),
         }
     }
     Ok(Frame::Rows {
@@ -401,19 +347,12 @@ fn turn_failed(wire: wire::TurnFailed<'_>) -> Result<Frame, Odd> {
     };
     Ok(Frame::TurnFailed {
         agent_id: agent_id(wire.agent_id)?,
-        failure: TurnFailure {
-            code,
-            summary: Arc::from(&*wire.summary.is().unwrap_or_default()),
-        },
+        failure: TurnFailure { code, summary: Arc::from(&*wire.summary.is().unwrap_or_default()) },
     })
 }
 
 fn failure_code(refusal: wire::Refusal<'_>) -> String {
-    refusal
-        .failure_code
-        .is()
-        .map(|code| text::name(&code).to_string())
-        .unwrap_or_default()
+    refusal.failure_code.is().map(|code| text::name(&code).to_string()).unwrap_or_default()
 }
 
 pub(super) fn delivery(body: &[u8]) -> Result<Delivery, Unreadable> {
@@ -424,9 +363,7 @@ pub(super) fn delivery(body: &[u8]) -> Result<Delivery, Unreadable> {
             if is("ACCEPTED_BOX", 1) || is("ACCEPTED_TEMPORAL", 2) || is("DUPLICATE", 3) {
                 Delivery::Accepted
             } else if is("REFUSED", 4) {
-                Delivery::Refused {
-                    code: wire.refusal.is().map(failure_code).unwrap_or_default(),
-                }
+                Delivery::Refused { code: wire.refusal.is().map(failure_code).unwrap_or_default() }
             } else {
                 Delivery::Unclear
             }
@@ -449,9 +386,7 @@ pub(super) fn widget_answer(body: &[u8]) -> Result<WidgetAnswer, Unreadable> {
     let wire: wire::Responded<'_> = answer(body)?;
     Ok(match (wire.accepted, wire.refusal) {
         (Field::Is(true), _) => WidgetAnswer::Accepted,
-        (_, Field::Is(refusal)) => WidgetAnswer::Refused {
-            code: failure_code(refusal),
-        },
+        (_, Field::Is(refusal)) => WidgetAnswer::Refused { code: failure_code(refusal) },
         // Neither: false is left out, so `{}` may be a no, and it may be a yes of a server that says nothing.
         _ => WidgetAnswer::Unclear,
     })
@@ -460,10 +395,7 @@ pub(super) fn widget_answer(body: &[u8]) -> Result<WidgetAnswer, Unreadable> {
 /// The URL to read `path` from; `None` where the service has no such object.
 pub(super) fn presigned(body: &[u8], path: &str) -> Result<Option<String>, Unreadable> {
     let wire: wire::Presigned<'_> = answer(body)?;
-    let instructions = wire
-        .instructions
-        .or_default()
-        .map_err(|Odd| Unreadable("instructions isn't a list"))?;
+    let instructions = wire.instructions.or_default().map_err(|Odd| Unreadable("instructions isn't a list"))?;
     Ok(instructions.into_iter().find_map(|raw| {
         let instruction: wire::Instruction<'_> = record(raw.get())?;
         (instruction.rel_path.is()? == path).then_some(())?;
@@ -481,10 +413,7 @@ pub(super) fn page_request(request: &PageRequest) -> Vec<u8> {
         agent_id: request.agent_id.as_str(),
         generation: request.generation,
         // The bound above the highest `seq` that the wire can name is no bound: without one the newest page comes, which holds that row.
-        before_seq: request
-            .before_seq
-            .and_then(|seq| u64::try_from(seq).ok())
-            .map(|seq| seq.to_string()),
+        before_seq: request.before_seq.and_then(|seq| u64::try_from(seq).ok()).map(|seq| seq.to_string()),
         limit: request.limit,
     })
 }
@@ -516,11 +445,7 @@ pub(super) fn send_request(request: &SendRequest) -> Vec<u8> {
 }
 
 pub(super) fn status_request(agent_id: &AgentId, message_id: &str) -> Vec<u8> {
-    json(&wire::StatusRequest {
-        agent_id: agent_id.as_str(),
-        message_id,
-        session_id: "",
-    })
+    json(&wire::StatusRequest { agent_id: agent_id.as_str(), message_id, session_id: "" })
 }
 
 pub(super) fn respond_request(request: &WidgetRequest) -> Vec<u8> {
@@ -532,9 +457,7 @@ pub(super) fn respond_request(request: &WidgetRequest) -> Vec<u8> {
 }
 
 pub(super) fn presign_request(path: &str) -> Vec<u8> {
-    json(&wire::PresignRequest {
-        rel_paths: [path.to_owned()],
-    })
+    json(&wire::PresignRequest { rel_paths: [path.to_owned()] })
 }
 
 #[cfg(test)]

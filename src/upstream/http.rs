@@ -47,11 +47,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            read: Duration::from_secs(15),
-            action: Duration::from_secs(20),
-            blob: Duration::from_secs(30),
-        }
+        Self { read: Duration::from_secs(15), action: Duration::from_secs(20), blob: Duration::from_secs(30) }
     }
 }
 
@@ -65,10 +61,7 @@ pub struct HttpUpstream {
 impl HttpUpstream {
     /// The service at `base`, reached through `http`. Nothing is connected before the first call.
     pub fn new(http: Arc<Http>, base: BaseUrl, limits: Limits) -> Self {
-        Self {
-            client: Arc::new(Client::new(http, base, headers())),
-            limits,
-        }
+        Self { client: Arc::new(Client::new(http, base, headers())), limits }
     }
 
     /// One unary call and the reading of its answer, in a future that owns all it needs.
@@ -82,10 +75,7 @@ impl HttpUpstream {
     ) -> Call<T> {
         let client = Arc::clone(&self.client);
         Box::pin(async move {
-            let answer = client
-                .unary(method, token.secret(), body, limit)
-                .await
-                .map_err(|e| failed(method, &e))?;
+            let answer = client.unary(method, token.secret(), body, limit).await.map_err(|e| failed(method, &e))?;
             read(&answer).map_err(|e| unreadable(method, e))
         })
     }
@@ -110,17 +100,11 @@ fn failed(method: &str, error: &connect::Error) -> Error {
         Kind::NotSent => ErrorKind::NotSent,
         Kind::Broken => ErrorKind::Broken,
     };
-    Error {
-        kind,
-        detail: format!("{}: {error}", short(method)),
-    }
+    Error { kind, detail: format!("{}: {error}", short(method)) }
 }
 
 fn unreadable(method: &str, error: Unreadable) -> Error {
-    Error {
-        kind: ErrorKind::Permanent,
-        detail: format!("{}: {error}", short(method)),
-    }
+    Error { kind: ErrorKind::Permanent, detail: format!("{}: {error}", short(method)) }
 }
 
 /// The method without its service: what a log line needs.
@@ -130,9 +114,7 @@ fn short(method: &str) -> &str {
 
 impl Upstream for HttpUpstream {
     fn me(&self, token: AccessToken) -> Call<Me> {
-        self.call(ME, token, b"{}".to_vec(), self.limits.read, |answer| {
-            convert::me(&answer.body)
-        })
+        self.call(ME, token, b"{}".to_vec(), self.limits.read, |answer| convert::me(&answer.body))
     }
 
     fn agents(&self, token: AccessToken) -> Call<Roster> {
@@ -143,9 +125,7 @@ impl Upstream for HttpUpstream {
 
     fn entries(&self, token: AccessToken, request: PageRequest) -> Call<Page> {
         let body = convert::page_request(&request);
-        self.call(ENTRIES, token, body, self.limits.read, |answer| {
-            convert::page(&answer.body)
-        })
+        self.call(ENTRIES, token, body, self.limits.read, |answer| convert::page(&answer.body))
     }
 
     fn watch(&self, token: AccessToken, request: WatchRequest) -> Call<Box<dyn Frames>> {
@@ -153,25 +133,14 @@ impl Upstream for HttpUpstream {
         let limit = self.limits.read;
         Box::pin(async move {
             let body = convert::watch_request(&request);
-            let stream = client
-                .stream(WATCH, token.secret(), &body, limit)
-                .await
-                .map_err(|e| failed(WATCH, &e))?;
-            let frames: Box<dyn Frames> = Box::new(HttpFrames {
-                stream,
-                queue: VecDeque::new(),
-            });
+            let stream = client.stream(WATCH, token.secret(), &body, limit).await.map_err(|e| failed(WATCH, &e))?;
+            let frames: Box<dyn Frames> = Box::new(HttpFrames { stream, queue: VecDeque::new() });
             Ok(frames)
         })
     }
 
     fn blob(&self, token: AccessToken, hash: Arc<str>, kind: Arc<str>) -> Call<Option<RowBody>> {
-        let malformed = |kind: &Arc<str>, reason| {
-            RowBody::Malformed(Malformed {
-                kind: Arc::clone(kind),
-                reason,
-            })
-        };
+        let malformed = |kind: &Arc<str>, reason| RowBody::Malformed(Malformed { kind: Arc::clone(kind), reason });
         if !is_hash(&hash) {
             // It would become part of a path.
             let body = malformed(&kind, "blobHash isn't a hash");
@@ -180,13 +149,9 @@ impl Upstream for HttpUpstream {
         let path = format!("blobs/{hash}");
         let presign = {
             let path = path.clone();
-            self.call(
-                PRESIGN,
-                token,
-                convert::presign_request(&path),
-                self.limits.read,
-                move |answer| convert::presigned(&answer.body, &path),
-            )
+            self.call(PRESIGN, token, convert::presign_request(&path), self.limits.read, move |answer| {
+                convert::presigned(&answer.body, &path)
+            })
         };
         let client = Arc::clone(&self.client);
         let limit = self.limits.blob;
@@ -206,32 +171,23 @@ impl Upstream for HttpUpstream {
 
     fn send(&self, token: AccessToken, request: SendRequest) -> Call<Delivery> {
         let body = convert::send_request(&request);
-        self.call(SEND, token, body, self.limits.action, |answer| {
-            convert::delivery(&answer.body)
-        })
+        self.call(SEND, token, body, self.limits.action, |answer| convert::delivery(&answer.body))
     }
 
     fn send_status(&self, token: AccessToken, agent_id: AgentId, message_id: String) -> Call<SendStatus> {
         let body = convert::status_request(&agent_id, &message_id);
-        self.call(SEND_STATUS, token, body, self.limits.read, |answer| {
-            convert::send_status(&answer.body)
-        })
+        self.call(SEND_STATUS, token, body, self.limits.read, |answer| convert::send_status(&answer.body))
     }
 
     fn respond_widget(&self, token: AccessToken, request: WidgetRequest) -> Call<WidgetAnswer> {
         let body = convert::respond_request(&request);
-        self.call(RESPOND, token, body, self.limits.action, |answer| {
-            convert::widget_answer(&answer.body)
-        })
+        self.call(RESPOND, token, body, self.limits.action, |answer| convert::widget_answer(&answer.body))
     }
 }
 
 /// Reads a pre-signed URL, without credentials: whoever answers there isn't the service. `None` where the object is missing.
 async fn get_blob(client: &Client, url: &str, limit: Duration) -> Result<Option<Vec<u8>>, Error> {
-    let refused = |detail: String| Error {
-        kind: ErrorKind::Permanent,
-        detail: format!("stored body: {detail}"),
-    };
+    let refused = |detail: String| Error { kind: ErrorKind::Permanent, detail: format!("stored body: {detail}") };
     let url = connect::http::handed_out(url, client.base().is_loopback()).map_err(|e| refused(e.to_string()))?;
     match client.http().get(url, limit, MAX_BLOB).await {
         Ok(bytes) => Ok(bytes),
@@ -248,10 +204,7 @@ async fn get_blob(client: &Client, url: &str, limit: Duration) -> Result<Option<
 
 /// The alphabet of hashes; everything else could leave the folder that the path names.
 fn is_hash(hash: &str) -> bool {
-    (16..=128).contains(&hash.len())
-        && hash
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+    (16..=128).contains(&hash.len()) && hash.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
 
 fn is_sha256(hash: &str) -> bool {
@@ -260,13 +213,11 @@ fn is_sha256(hash: &str) -> bool {
 
 fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
-    bytes
-        .iter()
-        .fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-            // Writing to a String can't fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        // Writing to a String can't fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// The open stream as frames.
@@ -278,9 +229,7 @@ struct HttpFrames {
 
 impl fmt::Debug for HttpFrames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpFrames")
-            .field("stream", &self.stream)
-            .finish_non_exhaustive()
+        f.debug_struct("HttpFrames").field("stream", &self.stream).finish_non_exhaustive()
     }
 }
 

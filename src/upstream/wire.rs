@@ -169,11 +169,7 @@ impl FromJson<'_> for u64 {
 
 /// Digits alone: `parse` would take a plus sign, too.
 fn decimal(text: &str) -> Option<u64> {
-    if text.bytes().all(|byte| byte.is_ascii_digit()) {
-        text.parse().ok()
-    } else {
-        None
-    }
+    if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
 }
 
 /// A flag that is up; one that is down is absent.
@@ -260,11 +256,7 @@ struct Something;
 
 impl FromJson<'_> for Something {
     fn from_text(text: Cow<'_, str>) -> Field<Self> {
-        if text.is_empty() {
-            Field::Absent
-        } else {
-            Field::Is(Self)
-        }
+        if text.is_empty() { Field::Absent } else { Field::Is(Self) }
     }
     fn from_number(_number: u64) -> Field<Self> {
         Field::Is(Self)
@@ -309,11 +301,7 @@ pub(super) struct Reply<'a>(pub(super) Cow<'a, str>);
 
 impl<'de: 'a, 'a> FromJson<'de> for Reply<'a> {
     fn from_text(text: Cow<'de, str>) -> Field<Self> {
-        if text.is_empty() {
-            Field::Absent
-        } else {
-            Field::Is(Self(text))
-        }
+        if text.is_empty() { Field::Absent } else { Field::Is(Self(text)) }
     }
 
     fn from_map<A: MapAccess<'de>>(map: A) -> Result<Field<Self>, A::Error> {
@@ -326,12 +314,10 @@ impl<'de: 'a, 'a> FromJson<'de> for Reply<'a> {
             entry_id: Text<'a>,
         }
         let target = Target::deserialize(MapAccessDeserializer::new(map))?;
-        Ok(
-            match target.id.is().filter(|id| !id.is_empty()).or(target.entry_id.is()) {
-                Some(id) => Self::from_text(id),
-                None => Field::Odd,
-            },
-        )
+        Ok(match target.id.is().filter(|id| !id.is_empty()).or(target.entry_id.is()) {
+            Some(id) => Self::from_text(id),
+            None => Field::Odd,
+        })
     }
 }
 

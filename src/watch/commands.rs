@@ -164,8 +164,9 @@ impl Watch {
             Err(error) => {
                 tracing::warn!(%error, "the sign-in didn't come about");
                 self.sign_in_note = Some(match error {
-                    SignInError::Expired => texts::SIGN_IN_EXPIRED,
                     SignInError::Policy => texts::SIGN_IN_POLICY,
+                    // A sign-out by another process while the link was open ends here, too.
+                    SignInError::Superseded | SignInError::Expired => texts::SIGN_IN_EXPIRED,
                     SignInError::Refused(_) => texts::SIGN_IN_REFUSED,
                     SignInError::Store(_) => texts::SIGN_IN_STORE,
                 });

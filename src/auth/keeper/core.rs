@@ -41,11 +41,7 @@ pub(super) enum Check {
     /// This token will do.
     Use(AccessToken),
     /// Renew; the stand-in will do meanwhile.
-    Renew {
-        stand_in: Option<AccessToken>,
-        credentials: Credentials,
-        refresh: RefreshToken,
-    },
+    Renew { stand_in: Option<AccessToken>, credentials: Credentials, refresh: RefreshToken },
 }
 
 pub(super) struct Core {
@@ -156,27 +152,15 @@ impl Core {
                 let subject = subject(&credentials, &claims);
                 state.subject = Some(subject.clone());
                 match self.ended(&state, &credentials, &claims) {
-                    Some(cause) => Standing::SignInAgain {
-                        cause,
-                        subject: Some(subject),
-                    },
-                    None => Standing::SignedIn {
-                        subject,
-                        auth_id: credentials.auth_id,
-                    },
+                    Some(cause) => Standing::SignInAgain { cause, subject: Some(subject) },
+                    None => Standing::SignedIn { subject, auth_id: credentials.auth_id },
                 }
             }
-            Err(FileError::Unusable(cause)) => Standing::SignInAgain {
-                cause,
-                subject: state.subject.clone(),
-            },
+            Err(FileError::Unusable(cause)) => Standing::SignInAgain { cause, subject: state.subject.clone() },
             Err(FileError::Passing(error)) => {
                 tracing::warn!(%error, "can't read the sign-in file just now");
                 let cause = error.to_string();
-                state
-                    .last
-                    .clone()
-                    .unwrap_or(Standing::SignInAgain { cause, subject: None })
+                state.last.clone().unwrap_or(Standing::SignInAgain { cause, subject: None })
             }
         };
         state.last = Some(standing.clone());
@@ -185,9 +169,7 @@ impl Core {
 
     /// Why these credentials are of no more use, if they are.
     fn ended(&self, state: &State, credentials: &Credentials, claims: &Claims) -> Option<String> {
-        let mark = credentials
-            .refresh_mark()
-            .unwrap_or_else(|| Fingerprint::of(credentials.access.secret()));
+        let mark = credentials.refresh_mark().unwrap_or_else(|| Fingerprint::of(credentials.access.secret()));
         let unrenewable = credentials.refresh.is_none() && renew::has_ended(claims, self.now(state));
         state
             .ledger
@@ -231,17 +213,10 @@ impl Core {
             // A service that refuses what it has just given would have us renew for ever.
             let left = self.refused_too_soon(&state, &credentials, &claims);
             if !left.is_zero() {
-                return Err(transient(
-                    "the service refuses a token that it has just given".to_owned(),
-                    Some(left),
-                ));
+                return Err(transient("the service refuses a token that it has just given".to_owned(), Some(left)));
             }
         }
-        Ok(Check::Renew {
-            stand_in,
-            credentials,
-            refresh,
-        })
+        Ok(Check::Renew { stand_in, credentials, refresh })
     }
 
     /// How long a refused token must still be borne before another one is asked for. The first one that is refused fresh is replaced at once (a
@@ -261,18 +236,12 @@ impl Core {
     fn held(&self, state: &State, credentials: &Credentials, claims: &Claims) -> Option<Held> {
         let access = Fingerprint::of(credentials.access.secret());
         if let Some(obtained) = state.obtained.as_ref().filter(|obtained| obtained.access == access) {
-            return Some(Held {
-                age: self.mono().since(obtained.at),
-                looked_due: obtained.looked_due,
-            });
+            return Some(Held { age: self.mono().since(obtained.at), looked_due: obtained.looked_due });
         }
         // Another process obtained it. Two readings of one clock tell the time between, however wrong it is.
         let at = credentials.obtained_at?;
         let age = u64::try_from((self.wall)().0.checked_sub(at.0)?).ok()?;
-        Some(Held {
-            age: Duration::from_millis(age),
-            looked_due: renew::looks_due(claims, at),
-        })
+        Some(Held { age: Duration::from_millis(age), looked_due: renew::looks_due(claims, at) })
     }
 
     /// One renewal, under the lock between processes.
@@ -283,9 +252,7 @@ impl Core {
             // Read anew under the lock: who held it before us may have renewed for us.
             let (credentials, refresh) = match self.check(why)? {
                 Check::Use(token) => return Ok(token),
-                Check::Renew {
-                    credentials, refresh, ..
-                } => (credentials, refresh),
+                Check::Renew { credentials, refresh, .. } => (credentials, refresh),
             };
             let began = Fingerprint::of(refresh.secret());
             let mut sent = &refresh;
@@ -300,10 +267,7 @@ impl Core {
             let fallback = sent.secret() != refresh.secret();
             // No await from here to the file: an answer that is here is stored, whoever goes away.
             match outcome {
-                Renewal::Renewed {
-                    access,
-                    refresh: answered,
-                } => {
+                Renewal::Renewed { access, refresh: answered } => {
                     if let Some(kept) = self.keep(why, began, &credentials, sent, fallback, access, answered) {
                         return kept;
                     }
@@ -331,10 +295,7 @@ impl Core {
                 self.heard_date(answer.date);
                 convert::renewal(&answer)
             }
-            Err(unanswered) => Renewal::Passing {
-                detail: unanswered.0,
-                retry_after: None,
-            },
+            Err(unanswered) => Renewal::Passing { detail: unanswered.0, retry_after: None },
         }
     }
 
@@ -366,10 +327,7 @@ impl Core {
             Err(error) => {
                 // The old refresh token may be spent, so this one is used from memory until it can be written.
                 tracing::warn!(%error, "can't write the renewed sign-in, keeping it in memory");
-                state.unsaved = Some(Unsaved {
-                    began,
-                    renewed: renewed.clone(),
-                });
+                state.unsaved = Some(Unsaved { began, renewed: renewed.clone() });
             }
         }
         state.ledger.worked();
@@ -408,9 +366,7 @@ impl Core {
     }
 
     fn failed(&self, refresh: Fingerprint, detail: String, retry_after: Option<Duration>) -> TokenError {
-        let wait = lock(&self.state)
-            .ledger
-            .failed(refresh, &detail, retry_after, self.mono());
+        let wait = lock(&self.state).ledger.failed(refresh, &detail, retry_after, self.mono());
         tracing::warn!(detail, wait_s = wait.as_secs(), "can't renew the sign-in now");
         transient(detail, Some(wait))
     }
@@ -442,16 +398,10 @@ impl Obtained {
 /// Whose tokens these are: the token's `sub`, else the file's `authId`, else a mark that at least tells two sign-ins apart.
 fn subject(credentials: &Credentials, claims: &Claims) -> String {
     let opaque = || {
-        let mark = credentials
-            .refresh_mark()
-            .unwrap_or_else(|| Fingerprint::of(credentials.access.secret()));
+        let mark = credentials.refresh_mark().unwrap_or_else(|| Fingerprint::of(credentials.access.secret()));
         format!("unnamed:{}", mark.short())
     };
-    claims
-        .subject
-        .clone()
-        .or_else(|| credentials.auth_id.clone())
-        .unwrap_or_else(opaque)
+    claims.subject.clone().or_else(|| credentials.auth_id.clone()).unwrap_or_else(opaque)
 }
 
 pub(super) fn transient(detail: String, retry_after: Option<Duration>) -> TokenError {

@@ -89,12 +89,7 @@ fn answer(reply: Reply, date: Option<Wall>) -> Task<Result<Answer, Unanswered>> 
     Box::pin(async move {
         tokio::time::sleep(Duration::from_secs(1)).await;
         match reply {
-            Reply::Status(status, body) => Ok(Answer {
-                status,
-                body: body.into_bytes(),
-                retry_after: None,
-                date,
-            }),
+            Reply::Status(status, body) => Ok(Answer { status, body: body.into_bytes(), retry_after: None, date }),
             Reply::Network => Err(Unanswered("connection reset".into())),
             Reply::Never => std::future::pending().await,
         }
@@ -104,10 +99,7 @@ fn answer(reply: Reply, date: Option<Wall>) -> Task<Result<Answer, Unanswered>> 
 impl Endpoint for Service {
     fn poll(&self, _: PollForm, _: &str, _: &PkceCodeVerifier) -> Task<Result<Answer, Unanswered>> {
         let mut inner = lock(&self.0);
-        let reply = inner
-            .polls
-            .pop_front()
-            .unwrap_or_else(|| Reply::Status(404, "Not found".into()));
+        let reply = inner.polls.pop_front().unwrap_or_else(|| Reply::Status(404, "Not found".into()));
         answer(reply, inner.date)
     }
 
@@ -122,20 +114,13 @@ impl Endpoint for Service {
             inner.family = if good { Family::Lives(next) } else { Family::Revoked };
             return answer(reply, inner.date);
         }
-        let reply = if inner.replies.len() > 1 {
-            inner.replies.pop_front()
-        } else {
-            inner.replies.front().cloned()
-        };
+        let reply = if inner.replies.len() > 1 { inner.replies.pop_front() } else { inner.replies.front().cloned() };
         answer(reply.expect("the service wasn't to be asked"), inner.date)
     }
 }
 
 fn ok(access: &str, refresh: Option<&str>) -> Reply {
-    Reply::Status(
-        200,
-        json!({"access_token": access, "refresh_token": refresh, "shouldLogout": false}).to_string(),
-    )
+    Reply::Status(200, json!({"access_token": access, "refresh_token": refresh, "shouldLogout": false}).to_string())
 }
 
 fn dead() -> Reply {
@@ -155,12 +140,7 @@ impl Bench {
         let scratch = tempfile::tempdir().unwrap();
         let folder = scratch.path().join("data");
         crate::disk::private_folder(&folder).unwrap();
-        Self {
-            _scratch: scratch,
-            folder,
-            service,
-            wall: wall_right,
-        }
+        Self { _scratch: scratch, folder, service, wall: wall_right }
     }
 
     fn signed_in(service: Service, access: &str, refresh: &str) -> Self {
@@ -200,9 +180,7 @@ async fn a_good_token_is_used_as_it_is() {
     let good = session(0, DAY);
     let bench = Bench::signed_in(Service::default(), &good, "r");
     assert_eq!(secret(bench.keeper().access_token().await), good);
-    let Standing::SignedIn { subject, auth_id } = bench.keeper().standing() else {
-        panic!()
-    };
+    let Standing::SignedIn { subject, auth_id } = bench.keeper().standing() else { panic!() };
     assert_eq!((subject.as_str(), auth_id.as_deref()), (ME, Some(ME)));
 }
 
@@ -239,11 +217,7 @@ async fn a10_two_processes_share_one_renewal() {
     let (first, second) = tokio::join!(one.renewed(rejected()), two.renewed(rejected()));
     assert_eq!((secret(first), secret(second)), (session(2, 0), session(2, 0)));
     assert_eq!(bench.service.asked(), ["r0", "r1"]);
-    assert_eq!(
-        secret(one.renewed(rejected()).await),
-        session(2, 0),
-        "a late 401 of the old token"
-    );
+    assert_eq!(secret(one.renewed(rejected()).await), session(2, 0), "a late 401 of the old token");
     assert_eq!(bench.service.asked().len(), 2);
 }
 
@@ -264,11 +238,8 @@ async fn a_refused_renewal_uses_what_another_process_stored_meanwhile() {
 
 #[tokio::test(start_paused = true)]
 async fn an_ended_session_is_asked_once_and_never_again() {
-    for reply in [
-        dead(),
-        Reply::Status(401, String::new()),
-        Reply::Status(400, r#"{"error":"invalid_grant"}"#.into()),
-    ] {
+    for reply in [dead(), Reply::Status(401, String::new()), Reply::Status(400, r#"{"error":"invalid_grant"}"#.into())]
+    {
         let bench = Bench::signed_in(Service::renewing([reply]), &session(0, 61 * DAY), "r");
         let before = bench.read();
         let keeper = bench.keeper();
@@ -281,9 +252,7 @@ async fn an_ended_session_is_asked_once_and_never_again() {
             after(4000).await;
         }
         assert_eq!(bench.service.asked().len(), 1);
-        let Standing::SignInAgain { subject, .. } = keeper.standing() else {
-            panic!()
-        };
+        let Standing::SignInAgain { subject, .. } = keeper.standing() else { panic!() };
         assert_eq!(subject.as_deref(), Some(ME), "the records of the account stay");
         assert_eq!(bench.read(), before, "the file is left as it was");
         // A new sign-in, here by another process, ends it.
@@ -312,18 +281,9 @@ async fn passing_trouble_backs_off_and_a_token_that_still_works_is_used() {
         "r",
     );
     let keeper = bench.keeper();
-    let Err(TokenError::Transient {
-        retry_after: Some(wait),
-        ..
-    }) = keeper.access_token().await
-    else {
-        panic!()
-    };
+    let Err(TokenError::Transient { retry_after: Some(wait), .. }) = keeper.access_token().await else { panic!() };
     assert_eq!(wait, Duration::from_secs(30));
-    assert!(
-        matches!(keeper.standing(), Standing::SignedIn { .. }),
-        "no trouble of the network signs out"
-    );
+    assert!(matches!(keeper.standing(), Standing::SignedIn { .. }), "no trouble of the network signs out");
     after(31).await;
     assert_eq!(secret(keeper.access_token().await), session(1, 0));
 }
@@ -331,13 +291,8 @@ async fn passing_trouble_backs_off_and_a_token_that_still_works_is_used() {
 #[tokio::test(start_paused = true)]
 async fn only_a_repeated_403_asks_for_a_new_sign_in() {
     let refusal = |body: &str| Reply::Status(403, body.to_owned());
-    let service = Service::renewing([
-        refusal("<html>"),
-        refusal("{}"),
-        refusal("<html>"),
-        refusal("{}"),
-        refusal("{}"),
-    ]);
+    let service =
+        Service::renewing([refusal("<html>"), refusal("{}"), refusal("<html>"), refusal("{}"), refusal("{}")]);
     let bench = Bench::signed_in(service, &session(0, 61 * DAY), "r");
     let keeper = bench.keeper();
     for _ in 0..4 {
@@ -381,9 +336,7 @@ async fn a_service_that_refuses_what_it_gives_doesnt_make_a_loop() {
     for _ in 0..3600 {
         match keeper.renewed(token.clone()).await {
             Ok(renewed) => token = renewed,
-            Err(TokenError::Transient {
-                retry_after: Some(_), ..
-            }) => {}
+            Err(TokenError::Transient { retry_after: Some(_), .. }) => {}
             Err(other) => panic!("{other}"),
         }
         after(1).await;
@@ -401,18 +354,11 @@ async fn the_longer_token_is_adopted_and_the_old_one_kept_until_it_has_worked() 
     let keeper = bench.keeper();
     assert_eq!(secret(keeper.access_token().await), first);
     let file = bench.read();
-    assert_eq!(
-        (&file["refreshToken"], &file["previousRefreshToken"]),
-        (&json!(first), &json!(refresh))
-    );
+    assert_eq!((&file["refreshToken"], &file["previousRefreshToken"]), (&json!(first), &json!(refresh)));
     after(8 * 24 * 3600).await;
     assert_eq!(secret(keeper.access_token().await), second);
     assert_eq!(bench.service.asked(), [refresh.clone(), first.clone()]);
-    assert_eq!(
-        bench.read()["previousRefreshToken"],
-        json!(first),
-        "the new one has worked"
-    );
+    assert_eq!(bench.read()["previousRefreshToken"], json!(first), "the new one has worked");
 }
 
 #[tokio::test(start_paused = true)]
@@ -424,10 +370,7 @@ async fn an_adopted_token_that_is_refused_gives_way_to_the_one_before() {
     assert_eq!(secret(keeper.access_token().await), session(5, 0));
     assert_eq!(bench.service.asked(), [adopted, session(9, 9 * DAY)]);
     let file = bench.read();
-    assert_eq!(
-        (&file["refreshToken"], &file["previousRefreshToken"]),
-        (&json!(session(9, 9 * DAY)), &Value::Null)
-    );
+    assert_eq!((&file["refreshToken"], &file["previousRefreshToken"]), (&json!(session(9, 9 * DAY)), &Value::Null));
 }
 
 #[tokio::test(start_paused = true)]
@@ -445,11 +388,7 @@ async fn another_accounts_token_never_slips_in() {
 
 #[tokio::test(start_paused = true)]
 async fn a_sign_out_wins_over_a_renewal_in_flight() {
-    let bench = Bench::signed_in(
-        Service::renewing([ok(&session(1, 0), Some("r2"))]),
-        &session(0, 8 * DAY),
-        "r",
-    );
+    let bench = Bench::signed_in(Service::renewing([ok(&session(1, 0), Some("r2"))]), &session(0, 8 * DAY), "r");
     let keeper = bench.keeper();
     let (outcome, ()) = tokio::join!(keeper.access_token(), async {
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -461,11 +400,7 @@ async fn a_sign_out_wins_over_a_renewal_in_flight() {
     assert!(matches!(keeper.access_token().await, Err(TokenError::SignedOut)));
 
     // The same by another process.
-    let bench = Bench::signed_in(
-        Service::renewing([ok(&session(1, 0), Some("r2"))]),
-        &session(0, 8 * DAY),
-        "r",
-    );
+    let bench = Bench::signed_in(Service::renewing([ok(&session(1, 0), Some("r2"))]), &session(0, 8 * DAY), "r");
     let (keeper, other) = (bench.keeper(), bench.keeper());
     let (outcome, ()) = tokio::join!(keeper.access_token(), async {
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -477,11 +412,7 @@ async fn a_sign_out_wins_over_a_renewal_in_flight() {
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_goes_away_doesnt_lose_the_renewal() {
-    let bench = Bench::signed_in(
-        Service::renewing([ok(&session(1, 0), Some("r2"))]),
-        &session(0, 8 * DAY),
-        "r",
-    );
+    let bench = Bench::signed_in(Service::renewing([ok(&session(1, 0), Some("r2"))]), &session(0, 8 * DAY), "r");
     let keeper = bench.keeper();
     let gone = tokio::time::timeout(Duration::from_millis(100), keeper.access_token()).await;
     assert!(gone.is_err());
@@ -500,18 +431,12 @@ async fn a_renewal_that_cant_be_written_is_used_from_memory_until_it_can() {
     );
     let keeper = bench.keeper();
     // Something that holds the writers' lock for long.
-    let held = Lock::try_acquire(&bench.folder.join("native-auth.write.lock"))
-        .unwrap()
-        .unwrap();
+    let held = Lock::try_acquire(&bench.folder.join("native-auth.write.lock")).unwrap().unwrap();
     assert_eq!(secret(keeper.access_token().await), session(1, 0));
     assert_eq!(bench.read()["refreshToken"], json!("r"));
     drop(held);
     assert!(matches!(keeper.standing(), Standing::SignedIn { .. }));
-    assert_eq!(
-        bench.read()["refreshToken"],
-        json!("r2"),
-        "written as soon as it can be"
-    );
+    assert_eq!(bench.read()["refreshToken"], json!("r2"), "written as soon as it can be");
     after(8 * 24 * 3600).await;
     assert_eq!(secret(keeper.access_token().await), session(2, 0));
     assert_eq!(bench.service.asked(), ["r", "r2"]);
@@ -521,9 +446,7 @@ async fn a_renewal_that_cant_be_written_is_used_from_memory_until_it_can() {
 async fn another_process_that_hangs_holds_up_only_what_must_be_renewed() {
     let bench = Bench::signed_in(Service::default(), &session(0, 8 * DAY), "r");
     let keeper = bench.keeper();
-    let _held = Lock::try_acquire(&bench.folder.join("native-auth.lock"))
-        .unwrap()
-        .unwrap();
+    let _held = Lock::try_acquire(&bench.folder.join("native-auth.lock")).unwrap().unwrap();
     assert_eq!(secret(keeper.access_token().await), session(0, 8 * DAY));
     bench.write(&json!({"accessToken": session(0, 61 * DAY), "refreshToken": "r"}));
     assert!(matches!(keeper.access_token().await, Err(TokenError::Transient { .. })));
@@ -537,10 +460,7 @@ async fn without_a_refresh_token_it_works_until_it_is_refused() {
     let keeper = bench.keeper();
     assert_eq!(secret(keeper.access_token().await), access);
     assert!(matches!(keeper.standing(), Standing::SignedIn { .. }));
-    assert!(matches!(
-        keeper.renewed(AccessToken::new(access)).await,
-        Err(TokenError::SignInAgain(_))
-    ));
+    assert!(matches!(keeper.renewed(AccessToken::new(access)).await, Err(TokenError::SignInAgain(_))));
     assert!(matches!(keeper.standing(), Standing::SignInAgain { .. }));
 }
 
@@ -550,14 +470,10 @@ async fn a_change_of_the_file_is_seen_at_once() {
     let keeper = bench.keeper();
     assert_eq!(keeper.standing(), Standing::SignedOut);
     bench.write(&json!({"accessToken": session(0, 0), "refreshToken": "r"}));
-    let Standing::SignedIn { subject, .. } = keeper.standing() else {
-        panic!()
-    };
+    let Standing::SignedIn { subject, .. } = keeper.standing() else { panic!() };
     assert_eq!(subject, ME);
     std::fs::write(bench.file(), "{").unwrap();
-    let Standing::SignInAgain { subject, .. } = keeper.standing() else {
-        panic!()
-    };
+    let Standing::SignInAgain { subject, .. } = keeper.standing() else { panic!() };
     assert_eq!(subject.as_deref(), Some(ME));
     assert!(matches!(keeper.access_token().await, Err(TokenError::SignInAgain(_))));
     assert_eq!(std::fs::read_to_string(bench.file()).unwrap(), "{");
@@ -576,10 +492,7 @@ async fn a_change_of_the_file_is_seen_at_once() {
 }
 
 fn granted() -> Reply {
-    Reply::Status(
-        200,
-        json!({"accessToken": session(1, 0), "refreshToken": "r1", "selectedTeamId": 7}).to_string(),
-    )
+    Reply::Status(200, json!({"accessToken": session(1, 0), "refreshToken": "r1", "selectedTeamId": 7}).to_string())
 }
 
 #[tokio::test(start_paused = true)]
@@ -589,13 +502,7 @@ async fn a_confirmed_sign_in_is_stored() {
     let bench = Bench::new(service);
     let keeper = bench.keeper();
     let attempt = keeper.begin().unwrap();
-    assert!(
-        attempt
-            .url
-            .starts_with("https://cursor.com/loginDeepControl?challenge="),
-        "{}",
-        attempt.url
-    );
+    assert!(attempt.url.starts_with("https://cursor.com/loginDeepControl?challenge="), "{}", attempt.url);
     assert_eq!(attempt.expires_at, Wall((NOW + 900) * 1000));
     let secret_of_attempt = attempt.secret.verifier.secret();
     assert!(!format!("{attempt:?} {keeper:?}").contains(secret_of_attempt.as_str()));
@@ -644,10 +551,7 @@ async fn a_superseded_sign_in_never_stores() {
         tokio::time::sleep(Duration::from_millis(500)).await;
         keeper.sign_out().unwrap();
     });
-    assert!(
-        matches!(outcome, Err(SignInError::Superseded)),
-        "a sign-out isn't followed by a sign-in"
-    );
+    assert!(matches!(outcome, Err(SignInError::Superseded)), "a sign-out isn't followed by a sign-in");
 }
 
 #[tokio::test(start_paused = true)]
@@ -695,20 +599,9 @@ async fn dropping_the_keeper_ends_what_it_began() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_secret_is_in_an_error_or_a_debug_text() {
-    let bench = Bench::signed_in(
-        Service::renewing([Reply::Network]),
-        &session(0, 61 * DAY),
-        "the-refresh",
-    );
+    let bench = Bench::signed_in(Service::renewing([Reply::Network]), &session(0, 61 * DAY), "the-refresh");
     let keeper = bench.keeper();
     let error = keeper.access_token().await.unwrap_err();
-    let text = format!(
-        "{error} {error:?} {keeper:?} {:?} {:?}",
-        keeper.standing(),
-        bench.service
-    );
-    assert!(
-        !text.contains("the-refresh") && !text.contains(&session(0, 61 * DAY)),
-        "{text}"
-    );
+    let text = format!("{error} {error:?} {keeper:?} {:?} {:?}", keeper.standing(), bench.service);
+    assert!(!text.contains("the-refresh") && !text.contains(&session(0, 61 * DAY)), "{text}");
 }

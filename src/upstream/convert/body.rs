@@ -29,36 +29,22 @@ impl Bodies {
     /// A row, whatever its body is. Its place and its number are needed; left out they are 0, as every default is.
     pub(super) fn row(&mut self, wire: wire::Row<'_>) -> Result<Row, Malformed> {
         let kind = wire.entry_kind.is().unwrap_or_default();
-        let odd = |reason| Malformed {
-            kind: text::name(&kind),
-            reason,
-        };
+        let odd = |reason| Malformed { kind: text::name(&kind), reason };
         let seq = wire.seq.or_default().map_err(|Odd| odd("seq isn't a whole number"))?;
-        let number = wire
-            .updated_seq
-            .or_default()
-            .map_err(|Odd| odd("updatedSeq isn't a whole number"))?;
+        let number = wire.updated_seq.or_default().map_err(|Odd| odd("updatedSeq isn't a whole number"))?;
         let body = match wire.body {
             Field::Is(body) if !body.is_empty() => self.inline(&body, &kind),
             Field::Is(_) | Field::Absent => absent(&kind, wire.blob_hash, wire.body_omitted),
             Field::Odd => RowBody::Malformed(odd("the body isn't text")),
         };
-        Ok(Row {
-            seq,
-            number,
-            entry_id: entry_id(wire.entry_id),
-            body,
-        })
+        Ok(Row { seq, number, entry_id: entry_id(wire.entry_id), body })
     }
 
     fn inline(&mut self, body: &str, kind: &str) -> RowBody {
         self.buffer.clear();
         match BASE64.decode_vec(body, &mut self.buffer) {
             Ok(()) => from_blob(&self.buffer, kind),
-            Err(_) => RowBody::Malformed(Malformed {
-                kind: text::name(kind),
-                reason: "the body isn't base64",
-            }),
+            Err(_) => RowBody::Malformed(Malformed { kind: text::name(kind), reason: "the body isn't base64" }),
         }
     }
 }
@@ -68,33 +54,23 @@ fn absent(kind: &str, hash: wire::Text<'_>, omitted: wire::Flag) -> RowBody {
     if never_a_message(kind) {
         return RowBody::Nothing;
     }
+    let unfetched = |at| RowBody::Unfetched { at, kind: text::name(kind) };
     match hash {
-        Field::Is(hash) if !hash.is_empty() => RowBody::Unfetched(BodyRef::Blob(Arc::from(&*hash))),
-        Field::Odd => RowBody::Malformed(Malformed {
-            kind: text::name(kind),
-            reason: "blobHash isn't text",
-        }),
-        _ if matches!(omitted, Field::Is(true)) => RowBody::Unfetched(BodyRef::Omitted),
+        Field::Is(hash) if !hash.is_empty() => unfetched(BodyRef::Blob(Arc::from(&*hash))),
+        Field::Odd => RowBody::Malformed(Malformed { kind: text::name(kind), reason: "blobHash isn't text" }),
+        _ if matches!(omitted, Field::Is(true)) => unfetched(BodyRef::Omitted),
         _ => RowBody::Nothing,
     }
 }
 
 /// The kinds of section 7.2 that are no message by themselves. A kind never heard of may be one.
 fn never_a_message(kind: &str) -> bool {
-    matches!(
-        kind,
-        "tool-call" | "notice" | "event" | "feedback" | "voice-call" | "spend-initiation" | "error"
-    )
+    matches!(kind, "tool-call" | "notice" | "event" | "feedback" | "voice-call" | "spend-initiation" | "error")
 }
 
 /// The JSON text of a body, as it lies in the box store or inside a row. `kind` is the envelope's; the body's own goes before it.
 pub(in crate::upstream) fn from_blob(body: &[u8], kind: &str) -> RowBody {
-    let odd = |kind: &str, reason| {
-        RowBody::Malformed(Malformed {
-            kind: text::name(kind),
-            reason,
-        })
-    };
+    let odd = |kind: &str, reason| RowBody::Malformed(Malformed { kind: text::name(kind), reason });
     let Ok(text) = simdutf8::basic::from_utf8(body) else {
         return odd(kind, "the body isn't UTF-8");
     };

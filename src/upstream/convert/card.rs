@@ -11,19 +11,12 @@ use crate::upstream::wire::{self, Field};
 
 /// The entry that a body replies to: `replyToId` or `replyTo`, at the root or inside `message`.
 pub(super) fn reply_to(body: &mut wire::Body<'_>) -> Option<EntryId> {
-    let mut found = [
-        std::mem::take(&mut body.reply_to_id),
-        std::mem::take(&mut body.reply_to),
-    ]
-    .into_iter()
-    .find_map(Field::is);
+    let mut found =
+        [std::mem::take(&mut body.reply_to_id), std::mem::take(&mut body.reply_to)].into_iter().find_map(Field::is);
     if let (None, Field::Is(message)) = (&found, &mut body.message) {
-        found = [
-            std::mem::take(&mut message.reply_to_id),
-            std::mem::take(&mut message.reply_to),
-        ]
-        .into_iter()
-        .find_map(Field::is);
+        found = [std::mem::take(&mut message.reply_to_id), std::mem::take(&mut message.reply_to)]
+            .into_iter()
+            .find_map(Field::is);
     }
     found.map(|wire::Reply(id)| EntryId::from(&*id))
 }
@@ -39,13 +32,7 @@ pub(super) fn sent(body: wire::Body<'_>) -> Result<Card, &'static str> {
     };
     Ok(match &*kind {
         "text" => {
-            let images: Vec<Image> = message
-                .images
-                .is()
-                .unwrap_or_default()
-                .into_iter()
-                .filter_map(image)
-                .collect();
+            let images: Vec<Image> = message.images.is().unwrap_or_default().into_iter().filter_map(image).collect();
             let content = match message.content {
                 Field::Is(content) => Arc::from(&*content),
                 Field::Absent if !images.is_empty() => "".into(),
@@ -62,19 +49,10 @@ pub(super) fn sent(body: wire::Body<'_>) -> Result<Card, &'static str> {
                 .into_iter()
                 .filter_map(Field::is)
                 .find(|value| !value.is_empty());
-            let flags = [
-                body.widget_dismissed,
-                body.widget_skipped,
-                message.widget_dismissed,
-                message.widget_skipped,
-            ];
+            let flags = [body.widget_dismissed, body.widget_skipped, message.widget_dismissed, message.widget_skipped];
             Card::Widget(Arc::new(Widget {
                 prompt: Arc::from(&*widget.prompt.or_default().map_err(|_| "prompt isn't text")?),
-                help: widget
-                    .help_text
-                    .is()
-                    .filter(|help| !help.is_empty())
-                    .map(|help| Arc::from(&*help)),
+                help: widget.help_text.is().filter(|help| !help.is_empty()).map(|help| Arc::from(&*help)),
                 options: widget
                     .options
                     .or_default()
@@ -93,9 +71,7 @@ pub(super) fn sent(body: wire::Body<'_>) -> Result<Card, &'static str> {
         }
         _ => match asks(&kind, message) {
             Some(asks) => Card::Handled { asks: asks.into() },
-            None => Card::Unknown {
-                kind: text::name(&kind),
-            },
+            None => Card::Unknown { kind: text::name(&kind) },
         },
     })
 }
@@ -113,24 +89,13 @@ fn attachment(
     places: [wire::Text<'_>; 4],
     size: wire::Number,
 ) -> Result<Attachment, &'static str> {
-    let given: Vec<_> = names
-        .into_iter()
-        .chain(places)
-        .filter_map(Field::is)
-        .filter(|text| !text.is_empty())
-        .collect();
+    let given: Vec<_> = names.into_iter().chain(places).filter_map(Field::is).filter(|text| !text.is_empty()).collect();
     if given.is_empty() {
         return Err("the file has neither a name nor a place");
     }
     // A place without a usable last segment (a bare host, a data URL) is a file all the same.
-    let name = given
-        .iter()
-        .find_map(|text| file_name(text))
-        .unwrap_or_else(|| "附件".to_owned());
-    Ok(Attachment {
-        name: name.into(),
-        size: size.is(),
-    })
+    let name = given.iter().find_map(|text| file_name(text)).unwrap_or_else(|| "附件".to_owned());
+    Ok(Attachment { name: name.into(), size: size.is() })
 }
 
 fn image(raw: &RawValue) -> Option<Image> {
@@ -145,10 +110,7 @@ fn image(raw: &RawValue) -> Option<Image> {
         Some((kind, _)) if kind.starts_with("data:") => kind,
         _ => &*url,
     };
-    Some(Image {
-        alt: alt.map(|alt| Arc::from(&*alt)),
-        url: Arc::from(url),
-    })
+    Some(Image { alt: alt.map(|alt| Arc::from(&*alt)), url: Arc::from(url) })
 }
 
 fn option(raw: &RawValue) -> Option<WidgetOption> {
@@ -166,64 +128,35 @@ fn option(raw: &RawValue) -> Option<WidgetOption> {
 /// What a card asks for that can only be handled in Grok Bot, as a phrase for a person; `None` for a type never heard of.
 fn asks(kind: &str, message: wire::Message<'_>) -> Option<String> {
     let (phrase, about) = match kind {
-        "auto-review-approval" => (
-            "请求批准",
-            message
-                .approval
-                .is()
-                .and_then(|card| first([card.summary, card.title, card.action])),
-        ),
+        "auto-review-approval" => {
+            ("请求批准", message.approval.is().and_then(|card| first([card.summary, card.title, card.action])))
+        }
         "local-tool-permission" => {
             let about = message.ask.is().map(|card| {
                 let target = card.target.is().map(|wire::Target(target)| target);
-                [card.action.is(), target]
-                    .into_iter()
-                    .flatten()
-                    .collect::<Vec<_>>()
-                    .join(" ")
+                [card.action.is(), target].into_iter().flatten().collect::<Vec<_>>().join(" ")
             });
             ("请求权限", about)
         }
         "secret-request" => {
             let about = message.secret_request.is().and_then(|card| {
-                let target = card
-                    .target
-                    .is()
-                    .map_or(Field::Absent, |wire::Target(target)| Field::Is(target));
+                let target = card.target.is().map_or(Field::Absent, |wire::Target(target)| Field::Is(target));
                 first([card.label, card.name, target])
             });
             ("请求保密信息", about)
         }
-        "connector" | "connector-grant" => (
-            "请求连接服务",
-            message
-                .connector
-                .is()
-                .and_then(|card| first([card.label, card.name, card.title])),
-        ),
-        "email-draft" => (
-            "邮件草稿",
-            message
-                .draft
-                .is()
-                .and_then(|card| first([card.subject, card.title, card.summary])),
-        ),
-        "slack-draft" => (
-            "Slack 草稿",
-            message
-                .draft
-                .is()
-                .and_then(|card| first([card.subject, card.title, card.summary])),
-        ),
+        "connector" | "connector-grant" => {
+            ("请求连接服务", message.connector.is().and_then(|card| first([card.label, card.name, card.title])))
+        }
+        "email-draft" => {
+            ("邮件草稿", message.draft.is().and_then(|card| first([card.subject, card.title, card.summary])))
+        }
+        "slack-draft" => {
+            ("Slack 草稿", message.draft.is().and_then(|card| first([card.subject, card.title, card.summary])))
+        }
         "cursor-agent" => ("查看 Cursor 代理的任务", None),
         "virtual-card" => ("请求使用虚拟卡", None),
-        "user-form" => (
-            "请求填写表单",
-            message
-                .form
-                .is()
-                .and_then(|card| first([card.title, card.label, card.name])),
-        ),
+        "user-form" => ("请求填写表单", message.form.is().and_then(|card| first([card.title, card.label, card.name]))),
         _ => return None,
     };
     let about = about.map(|about| one_line(&about)).filter(|about| !about.is_empty());
@@ -234,9 +167,5 @@ fn asks(kind: &str, message: wire::Message<'_>) -> Option<String> {
 }
 
 fn first(texts: [wire::Text<'_>; 3]) -> Option<String> {
-    texts
-        .into_iter()
-        .filter_map(Field::is)
-        .find(|text| !text.trim().is_empty())
-        .map(std::borrow::Cow::into_owned)
+    texts.into_iter().filter_map(Field::is).find(|text| !text.trim().is_empty()).map(std::borrow::Cow::into_owned)
 }

@@ -58,10 +58,7 @@ pub(super) fn one_line(text: &str) -> String {
 fn line(text: &str, limit: usize) -> String {
     let mut line = String::new();
     let mut left = limit;
-    for word in text
-        .split(|c: char| c.is_whitespace() || c.is_control())
-        .filter(|word| !word.is_empty())
-    {
+    for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {
         if !line.is_empty() {
             line.push(' ');
         }
@@ -87,15 +84,8 @@ pub(super) fn file_name(text: &str) -> Option<String> {
         None => (text, false),
     };
     let path = path.split(['?', '#']).next().unwrap_or_default();
-    let decoded = if is_url {
-        percent_decode_str(path).decode_utf8_lossy()
-    } else {
-        Cow::Borrowed(path)
-    };
-    let segment = decoded
-        .rsplit(['/', '\\'])
-        .map(str::trim)
-        .find(|segment| !segment.is_empty())?;
+    let decoded = if is_url { percent_decode_str(path).decode_utf8_lossy() } else { Cow::Borrowed(path) };
+    let segment = decoded.rsplit(['/', '\\']).map(str::trim).find(|segment| !segment.is_empty())?;
     Some(one_line(segment)).filter(|name| !name.is_empty() && name != "." && name != "..")
 }
 
