@@ -1,2 +1,7 @@
 //! The `coda-grok-bot` binary.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    coda_grok_bot::cli::main()
+}

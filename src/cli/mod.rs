@@ -1,0 +1,233 @@
+//! The command line: what a person or a script may ask of the program, and the exit codes.
+//!
+//! stdout is data (or, under `serve`, the protocol alone); everything else goes to stderr.
+
+mod bots;
+mod demo;
+mod doctor;
+mod serve;
+mod sign_in;
+mod terminal;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+use crate::config::{Config, Overrides};
+use crate::service::BuildError;
+use crate::simulate::Simulation;
+
+/// Everything went well.
+pub const OK: u8 = 0;
+/// Something failed.
+pub const FAILURE: u8 = 1;
+/// The call itself is wrong.
+pub const USAGE: u8 = 2;
+/// Nobody is signed in.
+pub const NOT_SIGNED_IN: u8 = 3;
+
+/// The Grok Bot record provider for Coda.
+#[derive(Debug, Parser)]
+#[command(name = "coda-grok-bot", version, about, disable_help_subcommand = true)]
+struct Cli {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Args, Debug)]
+struct Common {
+    /// The data folder (else CODA_PLUGIN_DATA, else the platform's)
+    #[arg(long, value_name = "DIR", global = true)]
+    data_dir: Option<PathBuf>,
+    /// What to log on stderr: error, warn, info, debug, trace, or a filter (else RUST_LOG, else warn)
+    #[arg(long, value_name = "LEVEL", global = true)]
+    log: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// The provider over stdio: what Coda starts
+    Serve {
+        /// Dial a host instead: ws:// on loopback
+        #[arg(long, value_name = "URL")]
+        connect: Option<String>,
+    },
+    /// The provider with a page in the browser as its host
+    Preview {
+        /// Against the embedded simulated service: nothing needs an account
+        #[arg(long)]
+        demo: bool,
+        /// The page's port on 127.0.0.1 (0: any)
+        #[arg(long, default_value_t = 0)]
+        port: u16,
+    },
+    /// Sign in by a link
+    SignIn {
+        /// JSON lines for scripts
+        #[arg(long)]
+        json: bool,
+    },
+    /// Delete the stored sign-in
+    SignOut {
+        /// JSON for scripts
+        #[arg(long)]
+        json: bool,
+    },
+    /// Who is signed in
+    Status {
+        /// JSON for scripts
+        #[arg(long)]
+        json: bool,
+    },
+    /// The account's Bots
+    Bots {
+        /// JSON lines for scripts
+        #[arg(long)]
+        json: bool,
+    },
+    /// A Bot's newest messages
+    Read {
+        /// Its name or id
+        bot: String,
+        /// Go on with what comes
+        #[arg(long)]
+        follow: bool,
+        /// How many to begin with
+        #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=500))]
+        limit: u16,
+        /// JSON lines for scripts
+        #[arg(long)]
+        json: bool,
+    },
+    /// Post a text to a Bot
+    Post {
+        /// Its name or id
+        bot: String,
+        /// The text
+        text: String,
+        /// JSON for scripts
+        #[arg(long)]
+        json: bool,
+    },
+    /// The simulated service, the provider and a small host in this terminal
+    Demo,
+    /// The simulated service alone, for other clients
+    Simulate {
+        /// Its port on 127.0.0.1 (0: any)
+        #[arg(long, default_value_t = 0)]
+        port: u16,
+    },
+    /// What works and what doesn't, with what to do
+    Doctor {
+        /// JSON for a support request: no text, no token
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Why a command ended badly. The message is for a person.
+#[derive(Debug, thiserror::Error)]
+enum Problem {
+    /// Exit code 1.
+    #[error("{0}")]
+    Failure(String),
+    /// Exit code 2.
+    #[error("{0}")]
+    Usage(String),
+    /// Exit code 3.
+    #[error("还没有登录或登录已失效，请先运行 coda-grok-bot sign-in。")]
+    NotSignedIn,
+}
+
+impl Problem {
+    fn code(&self) -> u8 {
+        match self {
+            Self::Failure(_) => FAILURE,
+            Self::Usage(_) => USAGE,
+            Self::NotSignedIn => NOT_SIGNED_IN,
+        }
+    }
+}
+
+impl From<BuildError> for Problem {
+    fn from(error: BuildError) -> Self {
+        Self::Usage(error.to_string())
+    }
+}
+
+type Outcome = Result<(), Problem>;
+
+/// Runs the program: parses the command line, runs the command, maps its end to an exit code.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // To stdout for --help and --version, to stderr else; a closed pipe is nobody's fault.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { USAGE } else { OK });
+        }
+    };
+    match run(cli) {
+        Ok(()) => ExitCode::from(OK),
+        Err(problem) => {
+            terminal::complain(&problem.to_string());
+            ExitCode::from(problem.code())
+        }
+    }
+}
+
+fn run(cli: Cli) -> Outcome {
+    start_log(cli.common.log.as_deref())?;
+    // One thread does all: the loop, the hosts and the sockets wait most of the time, and the disk has threads of its own.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Problem::Failure(format!("无法启动：{error}")))?;
+    let outcome = runtime.block_on(command(cli));
+    // A thread that hangs on its disk, or one that reads a terminal, must not keep the process.
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn command(cli: Cli) -> Outcome {
+    let data_dir = cli.common.data_dir;
+    let config = || config(data_dir.clone(), None);
+    match cli.command {
+        Command::Serve { connect } => serve::serve(&config()?, connect).await,
+        Command::Preview { demo, port } => serve::preview(data_dir, demo, port).await,
+        Command::SignIn { json } => sign_in::sign_in(&config()?, json).await,
+        Command::SignOut { json } => sign_in::sign_out(&config()?, json).await,
+        Command::Status { json } => sign_in::status(&config()?, json).await,
+        Command::Bots { json } => bots::list(&config()?, json).await,
+        Command::Read { bot, follow, limit, json } => bots::read(&config()?, &bot, follow, limit, json).await,
+        Command::Post { bot, text, json } => bots::post(&config()?, &bot, &text, json).await,
+        Command::Demo => demo::demo().await,
+        Command::Simulate { port } => serve::simulate(port).await,
+        Command::Doctor { json } => doctor::doctor(&config()?, json).await,
+    }
+}
+
+fn start_log(level: Option<&str>) -> Outcome {
+    let filter = match level {
+        Some(level) => EnvFilter::try_new(level).map_err(|error| Problem::Usage(format!("--log: {error}")))?,
+        None => EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn")),
+    };
+    // stdout is data; without a terminal there are no colours.
+    let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
+    Ok(())
+}
+
+/// The configuration of this process; with `service`, against that simulated service.
+fn config(data_dir: Option<PathBuf>, service: Option<&Simulation>) -> Result<Config, Problem> {
+    let overrides = Overrides {
+        data_dir,
+        backend: service.map(Simulation::base_url),
+        website: service.map(Simulation::website_url),
+    };
+    Config::from_process(overrides).map_err(|error| Problem::Usage(error.to_string()))
+}
