@@ -29,17 +29,8 @@ impl Bench {
         let simulation = Simulation::start(options).await.unwrap();
         let control = simulation.control();
         let token = control.issue_tokens().access;
-        let http = reqwest::Client::builder()
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
-            .build()
-            .unwrap();
-        Self {
-            simulation,
-            control,
-            http,
-            token,
-        }
+        let http = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+        Self { simulation, control, http, token }
     }
 
     fn url(&self, path: &str) -> String {
@@ -47,11 +38,8 @@ impl Bench {
     }
 
     async fn post(&self, path: &str, body: &Value) -> (u16, Value) {
-        let request = self
-            .http
-            .post(self.url(path))
-            .bearer_auth(&self.token)
-            .header("content-type", "application/json");
+        let request =
+            self.http.post(self.url(path)).bearer_auth(&self.token).header("content-type", "application/json");
         let response = request.body(body.to_string()).send().await.unwrap();
         let status = response.status().as_u16();
         let text = response.text().await.unwrap();
@@ -65,20 +53,11 @@ impl Bench {
     }
 
     async fn watch(&self, body: &Value) -> Reader {
-        let request = self
-            .http
-            .post(self.url(&format!("{SERVICE}/WatchGrokBotTranscripts")))
-            .bearer_auth(&self.token);
-        let request = request
-            .header("content-type", "application/connect+json")
-            .body(envelope(&body.to_string()));
+        let request = self.http.post(self.url(&format!("{SERVICE}/WatchGrokBotTranscripts"))).bearer_auth(&self.token);
+        let request = request.header("content-type", "application/connect+json").body(envelope(&body.to_string()));
         let response = request.send().await.unwrap();
         assert_eq!(response.status(), 200);
-        Reader {
-            response,
-            bytes: Vec::new(),
-            chunks: 0,
-        }
+        Reader { response, bytes: Vec::new(), chunks: 0 }
     }
 
     /// A stream over one Bot from a cursor, past `connected` and the snapshots.
@@ -128,10 +107,7 @@ impl Reader {
                     return Read::Frame(payload[0], serde_json::from_slice(&payload[5..]).unwrap());
                 }
             }
-            match tokio::time::timeout(LIMIT, self.response.chunk())
-                .await
-                .expect("a chunk in time")
-            {
+            match tokio::time::timeout(LIMIT, self.response.chunk()).await.expect("a chunk in time") {
                 Ok(Some(chunk)) => {
                     self.chunks += 1;
                     self.bytes.extend(&chunk);
@@ -155,12 +131,7 @@ fn body_of(entry: &Value) -> Value {
 }
 
 fn seqs(answer: &Value) -> Vec<&str> {
-    answer["entries"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|entry| entry["seq"].as_str().unwrap())
-        .collect()
+    answer["entries"].as_array().unwrap().iter().map(|entry| entry["seq"].as_str().unwrap()).collect()
 }
 
 fn link(bench: &Bench, uuid: &str, verifier: &str) -> String {
@@ -188,21 +159,11 @@ async fn a_person_confirms_on_the_page_and_the_poll_brings_tokens_once() {
 
     let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(VERIFIER));
     let form = format!("uuid={UUID}&challenge={challenge}");
-    let confirmed = bench
-        .http
-        .post(bench.url("loginDeepControl/confirm"))
-        .body(form)
-        .send()
-        .await
-        .unwrap();
+    let confirmed = bench.http.post(bench.url("loginDeepControl/confirm")).body(form).send().await.unwrap();
     assert_eq!(confirmed.status(), 200);
 
     let wrong = json!({"uuid": UUID, "verifier": "wrong"});
-    assert_eq!(
-        bench.post("auth/poll", &wrong).await.0,
-        404,
-        "a wrong verifier stays pending"
-    );
+    assert_eq!(bench.post("auth/poll", &wrong).await.0, 404, "a wrong verifier stays pending");
     let (status, tokens) = bench.post("auth/poll", &poll).await;
     assert_eq!(status, 200);
     assert_eq!(tokens["accessToken"].as_str().unwrap().split('.').count(), 3);
@@ -214,35 +175,17 @@ async fn a_person_confirms_on_the_page_and_the_poll_brings_tokens_once() {
     assert_eq!((status, &renewed["shouldLogout"]), (200, &json!(false)));
     bench.control.revoke_tokens();
     let (status, dead) = bench.post("oauth/token", &renewal).await;
-    assert_eq!(
-        (status, dead),
-        (200, json!({"access_token": "", "id_token": "", "shouldLogout": true}))
-    );
-    let form = bench
-        .http
-        .post(bench.url("oauth/token"))
-        .header("content-type", "application/x-www-form-urlencoded");
-    assert_eq!(
-        form.body("grant_type=refresh_token").send().await.unwrap().status(),
-        415
-    );
+    assert_eq!((status, dead), (200, json!({"access_token": "", "id_token": "", "shouldLogout": true})));
+    let form = bench.http.post(bench.url("oauth/token")).header("content-type", "application/x-www-form-urlencoded");
+    assert_eq!(form.body("grant_type=refresh_token").send().await.unwrap().status(), 415);
 }
 
 #[tokio::test]
 async fn the_poll_can_be_an_unknown_route_for_post_and_confirm_itself() {
-    let bench = Bench::new(Options {
-        auto_confirm: Some(2),
-        ..Options::default()
-    })
-    .await;
+    let bench = Bench::new(Options { auto_confirm: Some(2), ..Options::default() }).await;
     bench.control.quirks(|quirks| quirks.poll_only_get = true);
-    let (status, body) = bench
-        .post("auth/poll", &json!({"uuid": UUID, "verifier": VERIFIER}))
-        .await;
-    assert_eq!(
-        (status, &body["message"]),
-        (404, &json!("Route POST:/auth/poll not found"))
-    );
+    let (status, body) = bench.post("auth/poll", &json!({"uuid": UUID, "verifier": VERIFIER})).await;
+    assert_eq!((status, &body["message"]), (404, &json!("Route POST:/auth/poll not found")));
     let get = bench.url(&format!("auth/poll?uuid={UUID}&verifier={VERIFIER}"));
     assert_eq!(bench.http.get(&get).send().await.unwrap().status(), 404);
     let answer = bench.http.get(&get).send().await.unwrap();
@@ -253,21 +196,14 @@ async fn the_poll_can_be_an_unknown_route_for_post_and_confirm_itself() {
 #[tokio::test]
 async fn every_call_wants_a_token_that_is_still_good() {
     let bench = Bench::new(Options::default()).await;
-    assert_eq!(
-        bench.call("ListGrokBotAgents", json!({})).await,
-        json!({}),
-        "no Bots: an empty message"
-    );
+    assert_eq!(bench.call("ListGrokBotAgents", json!({})).await, json!({}), "no Bots: an empty message");
     bench.control.expire_access_tokens(false);
     let (status, body) = bench.post(&format!("{SERVICE}/ListGrokBotAgents"), &json!({})).await;
     assert_eq!((status, &body["code"]), (401, &json!("unauthenticated")));
     let (status, body) = bench.post("aiserver.v1.DashboardService/GetMe", &json!({})).await;
     assert_eq!((status, &body["code"]), (401, &json!("unauthenticated")));
     let (status, body) = bench.post(&format!("{SERVICE}/NoSuchMethod"), &json!({})).await;
-    assert!(
-        status == 404 && body.is_string(),
-        "an unknown method has no Connect answer: {body}"
-    );
+    assert!(status == 404 && body.is_string(), "an unknown method has no Connect answer: {body}");
 }
 
 #[tokio::test]
@@ -283,15 +219,10 @@ async fn lists_are_newest_first_bounded_and_written_as_upstream_writes() {
     assert_eq!(bot["kind"], "GROK_BOT_AGENT_KIND_AGENT");
     assert!(bot["createdAtMs"].is_string() && bot.get("viewerSessionId").is_none());
 
-    let page = bench
-        .call("ListGrokBotTranscriptEntries", json!({"agentId": agent, "limit": 2}))
-        .await;
+    let page = bench.call("ListGrokBotTranscriptEntries", json!({"agentId": agent, "limit": 2})).await;
     assert_eq!((seqs(&page), &page["generation"]), (vec!["5", "4"], &json!(1)));
     let older = json!({"agentId": agent, "limit": 2, "beforeSeq": "4", "generation": 1});
-    assert_eq!(
-        seqs(&bench.call("ListGrokBotTranscriptEntries", older).await),
-        ["3", "2"]
-    );
+    assert_eq!(seqs(&bench.call("ListGrokBotTranscriptEntries", older).await), ["3", "2"]);
     let body = body_of(&page["entries"][0]);
     assert_eq!(body["message"]["content"], "你好");
     assert!(body["timestampMs"].is_number(), "a body is no proto JSON");
@@ -301,19 +232,11 @@ async fn lists_are_newest_first_bounded_and_written_as_upstream_writes() {
         quirks.ignore_limit = true;
         quirks.ignore_before_seq = true;
     });
-    let odd = bench
-        .call(
-            "ListGrokBotTranscriptEntries",
-            json!({"agentId": agent, "limit": 1, "beforeSeq": "2"}),
-        )
-        .await;
+    let odd = bench.call("ListGrokBotTranscriptEntries", json!({"agentId": agent, "limit": 1, "beforeSeq": "2"})).await;
     assert_eq!(seqs(&odd), ["1", "2", "3", "4", "5"]);
     bench.control.script_list_generations(&agent, &[1, 4]);
     let one = json!({"agentId": agent});
-    assert_eq!(
-        bench.call("ListGrokBotTranscriptEntries", one.clone()).await["generation"],
-        1
-    );
+    assert_eq!(bench.call("ListGrokBotTranscriptEntries", one.clone()).await["generation"], 1);
     assert_eq!(bench.call("ListGrokBotTranscriptEntries", one).await["generation"], 4);
     assert_eq!(bench.control.count("ListGrokBotTranscriptEntries"), 5);
 }
@@ -324,50 +247,25 @@ async fn a_sent_message_is_echoed_once_whatever_happens_to_the_answer() {
     let agent = bench.control.add_bot(NewBot::named("a"));
     let message = json!({"agentId": agent, "messageId": "m-1", "text": "hi", "sentAtMs": "1790000000000"});
     // The effect takes place, then the connection breaks: the sender can't know.
-    bench
-        .control
-        .fault(Fault::next("SendGrokBotUserMessage", Act::Drop).after());
-    let broken = bench
-        .http
-        .post(bench.url(&format!("{SERVICE}/SendGrokBotUserMessage")))
-        .bearer_auth(&bench.token);
-    let broken = broken
-        .header("content-type", "application/json")
-        .body(message.to_string())
-        .send()
-        .await;
+    bench.control.fault(Fault::next("SendGrokBotUserMessage", Act::Drop).after());
+    let broken = bench.http.post(bench.url(&format!("{SERVICE}/SendGrokBotUserMessage"))).bearer_auth(&bench.token);
+    let broken = broken.header("content-type", "application/json").body(message.to_string()).send().await;
     assert!(broken.is_err(), "{broken:?}");
 
-    let status = bench
-        .call("GetGrokBotSendStatus", json!({"agentId": agent, "messageId": "m-1"}))
-        .await;
-    assert_eq!(
-        (&status["status"], &status["echoEntryId"]),
-        (&json!("GROK_BOT_SEND_STATUS_ACCEPTED"), &json!("t1u"))
-    );
+    let status = bench.call("GetGrokBotSendStatus", json!({"agentId": agent, "messageId": "m-1"})).await;
+    assert_eq!((&status["status"], &status["echoEntryId"]), (&json!("GROK_BOT_SEND_STATUS_ACCEPTED"), &json!("t1u")));
     let again = bench.call("SendGrokBotUserMessage", message).await;
     assert_eq!(again, json!({"delivery": "GROK_BOT_USER_MESSAGE_DELIVERY_DUPLICATE"}));
-    let page = bench
-        .call("ListGrokBotTranscriptEntries", json!({"agentId": agent}))
-        .await;
+    let page = bench.call("ListGrokBotTranscriptEntries", json!({"agentId": agent})).await;
     assert_eq!(page["entries"].as_array().unwrap().len(), 1);
     let body = body_of(&page["entries"][0]);
     assert_eq!((&body["clientNonce"], &body["role"]), (&json!("m-1"), &json!("user")));
 
-    let none = bench
-        .call("GetGrokBotSendStatus", json!({"agentId": agent, "messageId": "m-2"}))
-        .await;
+    let none = bench.call("GetGrokBotSendStatus", json!({"agentId": agent, "messageId": "m-2"})).await;
     assert_eq!(none["status"], "GROK_BOT_SEND_STATUS_NOT_FOUND");
     bench.control.quirks(|quirks| quirks.echo = Echo::Held);
-    bench
-        .call(
-            "SendGrokBotUserMessage",
-            json!({"agentId": agent, "messageId": "m-2", "text": "x"}),
-        )
-        .await;
-    let pending = bench
-        .call("GetGrokBotSendStatus", json!({"agentId": agent, "messageId": "m-2"}))
-        .await;
+    bench.call("SendGrokBotUserMessage", json!({"agentId": agent, "messageId": "m-2", "text": "x"})).await;
+    let pending = bench.call("GetGrokBotSendStatus", json!({"agentId": agent, "messageId": "m-2"})).await;
     assert_eq!(pending["status"], "GROK_BOT_SEND_STATUS_PENDING");
     bench.control.release_echoes();
     assert_eq!(bench.control.rows(&agent).len(), 2);
@@ -383,29 +281,18 @@ async fn a_stream_replays_past_its_cursor_only_and_then_lives() {
     bench.control.delete(&agent, "e1").unwrap();
     let mut reader = bench.watch_from(&agent, 1, 2).await;
     let replay = reader.frame().await;
-    assert_eq!(
-        (&replay["rows"]["replay"], seqs(&replay["rows"])),
-        (&json!(true), vec!["3"])
-    );
-    assert_eq!(
-        replay["rows"]["deletes"],
-        json!([{"seq": "1", "updatedSeq": "4", "entryId": "e1"}])
-    );
+    assert_eq!((&replay["rows"]["replay"], seqs(&replay["rows"])), (&json!(true), vec!["3"]));
+    assert_eq!(replay["rows"]["deletes"], json!([{"seq": "1", "updatedSeq": "4", "entryId": "e1"}]));
 
     bench.control.resay(&agent, "e2", "longer").unwrap();
     let live = reader.frame().await;
     assert!(live["rows"].get("replay").is_none());
     assert_eq!(
-        (
-            &live["rows"]["entries"][0]["seq"],
-            &live["rows"]["entries"][0]["updatedSeq"]
-        ),
+        (&live["rows"]["entries"][0]["seq"], &live["rows"]["entries"][0]["updatedSeq"]),
         (&json!("2"), &json!("5"))
     );
 
-    bench
-        .control
-        .set_live(&agent, "", Some(Live::tool("Shell", "列出文件", "/tmp")));
+    bench.control.set_live(&agent, "", Some(Live::tool("Shell", "列出文件", "/tmp")));
     let state = reader.frame().await;
     assert_eq!(state["agentState"]["live"][0]["activity"]["detail"], "列出文件");
     assert!(state["agentState"].get("snapshot").is_none());
@@ -413,64 +300,30 @@ async fn a_stream_replays_past_its_cursor_only_and_then_lives() {
     assert!(reader.frame().await["agentState"]["live"][0].get("isRunning").is_none());
 
     bench.control.clear(&agent);
-    assert_eq!(
-        reader.frame().await,
-        json!({"cleared": {"agentId": agent, "newGeneration": 2}})
-    );
+    assert_eq!(reader.frame().await, json!({"cleared": {"agentId": agent, "newGeneration": 2}}));
     let mut late = bench.watch_from(&agent, 1, 5).await;
-    assert_eq!(
-        late.frame().await,
-        json!({"cursorTooOld": {"agentId": agent, "generation": 2}})
-    );
+    assert_eq!(late.frame().await, json!({"cursorTooOld": {"agentId": agent, "generation": 2}}));
     bench.control.say(&agent, "n1", "new").unwrap();
-    assert_eq!(
-        late.frame().await["rows"]["generation"],
-        2,
-        "a refused cursor's Bot lives on"
-    );
+    assert_eq!(late.frame().await["rows"]["generation"], 2, "a refused cursor's Bot lives on");
 }
 
 #[tokio::test]
 async fn unlisted_bots_are_admitted_live_and_without_a_replay() {
     let bench = Bench::new(Options::default()).await;
-    let (listed, other) = (
-        bench.control.add_bot(NewBot::named("a")),
-        bench.control.add_bot(NewBot::named("b")),
-    );
+    let (listed, other) = (bench.control.add_bot(NewBot::named("a")), bench.control.add_bot(NewBot::named("b")));
     bench.control.say(&other, "old", "x").unwrap();
     let mut reader = bench.watch_from(&listed, 1, 0).await;
-    bench
-        .control
-        .apply(
-            &other,
-            "dm-1",
-            &[Change::Add {
-                body: json!({"id": "private"}),
-                seq: None,
-            }],
-        )
-        .unwrap();
+    bench.control.apply(&other, "dm-1", &[Change::Add { body: json!({"id": "private"}), seq: None }]).unwrap();
     bench.control.say(&other, "new", "x").unwrap();
     let frame = reader.frame().await;
-    assert_eq!(
-        frame["rows"]["entries"][0]["entryId"], "new",
-        "no replay, no other session: {frame}"
-    );
+    assert_eq!(frame["rows"]["entries"][0]["entryId"], "new", "no replay, no other session: {frame}");
 }
 
 #[tokio::test]
 async fn a_bare_body_gets_415() {
     let bench = Bench::new(Options::default()).await;
-    let request = bench
-        .http
-        .post(bench.url(&format!("{SERVICE}/WatchGrokBotTranscripts")))
-        .bearer_auth(&bench.token);
-    let response = request
-        .header("content-type", "application/connect+json")
-        .body("{}")
-        .send()
-        .await
-        .unwrap();
+    let request = bench.http.post(bench.url(&format!("{SERVICE}/WatchGrokBotTranscripts"))).bearer_auth(&bench.token);
+    let response = request.header("content-type", "application/connect+json").body("{}").send().await.unwrap();
     assert_eq!(response.status(), 415);
 }
 
@@ -501,36 +354,22 @@ async fn streams_break_in_every_planned_way() {
     let agent = bench.control.add_bot(NewBot::named("a"));
     bench.control.say(&agent, "e1", "你好🦀").unwrap();
     let request = json!({"cursors": [{"agentId": agent, "generation": 0, "afterUpdatedSeq": "0"}]});
-    let whole = |then| StreamPlan {
-        after_frames: Some(1),
-        then,
-        ..StreamPlan::default()
-    };
+    let whole = |then| StreamPlan { after_frames: Some(1), then, ..StreamPlan::default() };
 
-    for (end, seen) in [
-        (StreamEnd::Bare, Read::Over),
-        (StreamEnd::Reset, Read::Broken),
-        (StreamEnd::Clean, Read::Frame(2, json!({}))),
-    ] {
+    for (end, seen) in
+        [(StreamEnd::Bare, Read::Over), (StreamEnd::Reset, Read::Broken), (StreamEnd::Clean, Read::Frame(2, json!({})))]
+    {
         bench.control.plan_stream(whole(end));
         let mut reader = bench.watch(&request).await;
         assert!(reader.frame().await.get("connected").is_some());
         assert_eq!(reader.read().await, seen);
     }
-    bench.control.plan_stream(StreamPlan {
-        after_bytes: Some(7),
-        then: StreamEnd::Bare,
-        ..StreamPlan::default()
-    });
+    bench.control.plan_stream(StreamPlan { after_bytes: Some(7), then: StreamEnd::Bare, ..StreamPlan::default() });
     let mut cut = bench.watch(&request).await;
     assert_eq!(cut.read().await, Read::Over);
     assert_eq!(cut.bytes.len(), 7);
 
-    bench.control.plan_stream(StreamPlan {
-        one_byte_chunks: true,
-        replay_again: true,
-        ..StreamPlan::default()
-    });
+    bench.control.plan_stream(StreamPlan { one_byte_chunks: true, replay_again: true, ..StreamPlan::default() });
     let mut slow = bench.watch(&request).await;
     for _ in 0..3 {
         slow.frame().await;
@@ -538,35 +377,23 @@ async fn streams_break_in_every_planned_way() {
     let (first, second) = (slow.frame().await, slow.frame().await);
     assert!(slow.chunks > 100, "one byte each");
     assert_eq!(body_of(&first["rows"]["entries"][0])["message"]["content"], "你好🦀");
-    assert_eq!(
-        (&first["rows"]["replay"], second["rows"].get("replay")),
-        (&json!(true), None)
-    );
+    assert_eq!((&first["rows"]["replay"], second["rows"].get("replay")), (&json!(true), None));
     assert_eq!(first["rows"]["entries"], second["rows"]["entries"]);
 
     bench.control.expire_access_tokens(true);
-    let Read::Frame(2, end) = slow.read().await else {
-        panic!("an end frame expected")
-    };
+    let Read::Frame(2, end) = slow.read().await else { panic!("an end frame expected") };
     assert_eq!(end["error"]["code"], "unauthenticated");
     drop(slow);
     let control = bench.control.clone();
-    tokio::time::timeout(LIMIT, control.until(|control| control.open_streams() == 0))
-        .await
-        .unwrap();
+    tokio::time::timeout(LIMIT, control.until(|control| control.open_streams() == 0)).await.unwrap();
 }
 
 #[tokio::test]
 async fn big_bodies_are_left_out_of_the_stream_or_stored_apart() {
-    let bench = Bench::new(Options {
-        blob_above_bytes: 2000,
-        ..Options::default()
-    })
-    .await;
+    let bench = Bench::new(Options { blob_above_bytes: 2000, ..Options::default() }).await;
     let agent = bench.control.add_bot(NewBot::named("a"));
-    let mut reader = bench
-        .watch(&json!({"cursors": [], "includeUnlistedAgents": true, "inlineBodyMaxBytes": 500}))
-        .await;
+    let mut reader =
+        bench.watch(&json!({"cursors": [], "includeUnlistedAgents": true, "inlineBodyMaxBytes": 500})).await;
     for _ in 0..3 {
         reader.frame().await;
     }
@@ -574,12 +401,8 @@ async fn big_bodies_are_left_out_of_the_stream_or_stored_apart() {
     let frame = reader.frame().await;
     let entry = &frame["rows"]["entries"][0];
     assert_eq!((&entry["bodyOmitted"], entry.get("body")), (&json!(true), None));
-    let listed = bench
-        .call(
-            "ListGrokBotTranscriptEntries",
-            json!({"agentId": agent, "limit": 1, "beforeSeq": "2"}),
-        )
-        .await;
+    let listed =
+        bench.call("ListGrokBotTranscriptEntries", json!({"agentId": agent, "limit": 1, "beforeSeq": "2"})).await;
     assert_eq!(body_of(&listed["entries"][0])["id"], "middle");
 
     bench.control.say(&agent, "big", &"b".repeat(3000)).unwrap();
@@ -587,11 +410,7 @@ async fn big_bodies_are_left_out_of_the_stream_or_stored_apart() {
     let hash = frame["rows"]["entries"][0]["blobHash"].as_str().unwrap().to_owned();
     let paths = json!({"relPaths": [format!("blobs/{hash}"), "blobs/missing"]});
     let signed = bench.call("PresignSandBoxStoreReads", paths).await;
-    assert_eq!(
-        signed["instructions"].as_array().unwrap().len(),
-        1,
-        "missing objects are left out"
-    );
+    assert_eq!(signed["instructions"].as_array().unwrap().len(), 1, "missing objects are left out");
     let url = signed["instructions"][0]["url"].as_str().unwrap();
     let body = bench.http.get(url).send().await.unwrap().bytes().await.unwrap();
     let digest: String = Sha256::digest(&body).iter().map(|byte| format!("{byte:02x}")).collect();
@@ -604,20 +423,11 @@ async fn big_bodies_are_left_out_of_the_stream_or_stored_apart() {
 async fn a_widget_is_answered_in_place_and_then_closed() {
     let bench = Bench::new(Options::default()).await;
     let agent = bench.control.add_bot(NewBot::named("a"));
-    let asked = bench
-        .control
-        .ask(&agent, "w1", "现在部署？", &[("部署", "yes"), ("等等", "")])
-        .unwrap();
+    let asked = bench.control.ask(&agent, "w1", "现在部署？", &[("部署", "yes"), ("等等", "")]).unwrap();
     let answer = json!({"agentId": agent, "entryId": "w1", "value": "yes"});
-    assert_eq!(
-        bench.call("RespondGrokBotWidget", answer.clone()).await,
-        json!({"accepted": true})
-    );
+    assert_eq!(bench.call("RespondGrokBotWidget", answer.clone()).await, json!({"accepted": true}));
     let rows = bench.control.rows(&agent);
-    assert_eq!(
-        (rows.len(), rows[0].seq, rows[0].updated_seq),
-        (1, asked.seq, asked.updated_seq + 1)
-    );
+    assert_eq!((rows.len(), rows[0].seq, rows[0].updated_seq), (1, asked.seq, asked.updated_seq + 1));
     assert_eq!(bench.control.body(&agent, "w1").unwrap()["respondedValue"], "yes");
     let (status, body) = bench.post(&format!("{SERVICE}/RespondGrokBotWidget"), &answer).await;
     assert_eq!((status, &body["code"]), (400, &json!("failed_precondition")));
@@ -643,16 +453,10 @@ async fn a_held_answer_tells_of_a_state_that_is_past() {
 async fn another_process_steers_it_with_the_key_only() {
     let bench = Bench::new(Options::default()).await;
     let steer = |operation: &str, key: String, body: Value| {
-        let request = bench
-            .http
-            .post(bench.url(&format!("control/{operation}")))
-            .header("x-control-key", key);
+        let request = bench.http.post(bench.url(&format!("control/{operation}"))).header("x-control-key", key);
         async move {
             let response = request.body(body.to_string()).send().await.unwrap();
-            (
-                response.status().as_u16(),
-                serde_json::from_str::<Value>(&response.text().await.unwrap()).unwrap(),
-            )
+            (response.status().as_u16(), serde_json::from_str::<Value>(&response.text().await.unwrap()).unwrap())
         }
     };
     let key = bench.simulation.control_key();
@@ -661,22 +465,14 @@ async fn another_process_steers_it_with_the_key_only() {
     let (status, added) = steer("add-bot", key.clone(), json!({"name": "x", "extra": {"kind": 99}})).await;
     assert_eq!(status, 200, "{added}");
     let changes = json!([{"type": "add", "body": {"id": "e1", "message": {"type": "text", "content": "hi"}}}, {"type": "touch", "entryId": "e1"}]);
-    let (_, stored) = steer(
-        "apply",
-        key.clone(),
-        json!({"agent": added["agent"], "changes": changes}),
-    )
-    .await;
+    let (_, stored) = steer("apply", key.clone(), json!({"agent": added["agent"], "changes": changes})).await;
     assert_eq!(stored["stored"][1], json!({"seq": 1, "updatedSeq": 2, "entryId": "e1"}));
     let fault =
         json!({"method": "ListGrokBotAgents", "act": {"type": "error", "code": "unavailable", "retryAfter": "3"}});
     assert_eq!(steer("fault", key.clone(), fault).await.0, 200);
     let (status, body) = bench.post(&format!("{SERVICE}/ListGrokBotAgents"), &json!({})).await;
     assert_eq!((status, &body["code"]), (503, &json!("unavailable")));
-    assert_eq!(
-        bench.call("ListGrokBotAgents", json!({})).await["agents"][0]["kind"],
-        99
-    );
+    assert_eq!(bench.call("ListGrokBotAgents", json!({})).await["agents"][0]["kind"], 99);
     let plan = json!({"times": null, "afterFrames": 1, "then": {"type": "clean"}});
     assert_eq!(steer("plan-stream", key.clone(), plan).await.0, 200);
     assert_eq!(steer("no-such", key.clone(), json!({})).await.0, 400);

@@ -38,10 +38,7 @@ impl NewBot {
     /// A Bot of that name.
     #[must_use]
     pub fn named(name: &str) -> Self {
-        Self {
-            name: name.into(),
-            ..Self::default()
-        }
+        Self { name: name.into(), ..Self::default() }
     }
 
     /// With that `agentId`.
@@ -100,54 +97,28 @@ impl Live {
     /// Thinks; without words where `detail` is empty.
     #[must_use]
     pub fn thinking(detail: &str) -> Self {
-        let activity = Activity {
-            kind: "thinking".into(),
-            detail: detail.into(),
-            ..Activity::default()
-        };
-        Self {
-            running: true,
-            activity: Some(activity),
-            ..Self::default()
-        }
+        let activity = Activity { kind: "thinking".into(), detail: detail.into(), ..Activity::default() };
+        Self { running: true, activity: Some(activity), ..Self::default() }
     }
 
     /// Uses a tool.
     #[must_use]
     pub fn tool(tool: &str, detail: &str, target: &str) -> Self {
-        let activity = Activity {
-            kind: "tool".into(),
-            tool: tool.into(),
-            detail: detail.into(),
-            target: target.into(),
-        };
-        Self {
-            running: true,
-            activity: Some(activity),
-            ..Self::default()
-        }
+        let activity =
+            Activity { kind: "tool".into(), tool: tool.into(), detail: detail.into(), target: target.into() };
+        Self { running: true, activity: Some(activity), ..Self::default() }
     }
 
     /// Writes its answer.
     #[must_use]
     pub fn composing() -> Self {
-        Self {
-            running: true,
-            composing: true,
-            ..Self::default()
-        }
+        Self { running: true, composing: true, ..Self::default() }
     }
 
     /// Waits for the answer to a widget.
     #[must_use]
     pub fn awaiting() -> Self {
-        Self {
-            awaiting: Some(Awaiting {
-                tab_id: "widget".into(),
-                reason: "ask".into(),
-            }),
-            ..Self::default()
-        }
+        Self { awaiting: Some(Awaiting { tab_id: "widget".into(), reason: "ask".into() }), ..Self::default() }
     }
 
     /// With one more field on the wire.
@@ -222,14 +193,9 @@ impl Stored {
     pub(super) fn of(row: Option<&Row>, gone: Option<&Gone>) -> Self {
         let row = row.map(|row| (row.seq, row.updated_seq, &row.entry_id));
         let gone = gone.map(|gone| (gone.seq, gone.updated_seq, &gone.entry_id));
-        let (seq, updated_seq, entry_id) = row
-            .or(gone)
-            .map_or((0, 0, String::new()), |(seq, updated, id)| (seq, updated, id.clone()));
-        Self {
-            seq,
-            updated_seq,
-            entry_id,
-        }
+        let (seq, updated_seq, entry_id) =
+            row.or(gone).map_or((0, 0, String::new()), |(seq, updated, id)| (seq, updated, id.clone()));
+        Self { seq, updated_seq, entry_id }
     }
 }
 
@@ -264,9 +230,7 @@ pub(super) struct Bot {
 
 impl Bot {
     pub(super) fn new(new: NewBot, owner: String, number: u64, now: i64, transcript: Transcript) -> Self {
-        let agent_id = new
-            .agent_id
-            .unwrap_or_else(|| format!("00000000-0000-4000-8000-{number:012x}"));
+        let agent_id = new.agent_id.unwrap_or_else(|| format!("00000000-0000-4000-8000-{number:012x}"));
         let main = Session { transcript, live: None };
         Self {
             owner,
@@ -275,11 +239,7 @@ impl Bot {
             name: new.name,
             title: new.title,
             description: new.description,
-            harness: if new.harness.is_empty() {
-                "temporal".into()
-            } else {
-                new.harness
-            },
+            harness: if new.harness.is_empty() { "temporal".into() } else { new.harness },
             room: new.room,
             members: new.member_agent_ids,
             created_at: now,
@@ -310,20 +270,14 @@ impl Bot {
             .flag("viewerIsOwner", true)
             .text("viewerSessionId", "")
             .name("kind", "GROK_BOT_AGENT_KIND_", if self.room { "ROOM" } else { "AGENT" })
-            .list(
-                "memberAgentIds",
-                self.members.iter().map(|id| id.as_str().into()).collect(),
-            )
+            .list("memberAgentIds", self.members.iter().map(|id| id.as_str().into()).collect())
             .over(&self.extra)
             .build()
     }
 
     /// A session, begun where there is none yet.
     pub(super) fn session(&mut self, name: &str, kept: u64) -> &mut Session {
-        self.sessions.entry(name.into()).or_insert_with(|| Session {
-            transcript: Transcript::new(kept),
-            live: None,
-        })
+        self.sessions.entry(name.into()).or_insert_with(|| Session { transcript: Transcript::new(kept), live: None })
     }
 
     /// Makes one change.
@@ -339,10 +293,7 @@ impl Bot {
         let made_up = || format!("t{turn}s{number}");
         let transcript = &mut self.session(session, kept).transcript;
         let find = |transcript: &Transcript, entry_id: &str| {
-            transcript
-                .find(entry_id)
-                .cloned()
-                .ok_or_else(|| ChangeError::NoRow(entry_id.into()))
+            transcript.find(entry_id).cloned().ok_or_else(|| ChangeError::NoRow(entry_id.into()))
         };
         let row = match change {
             Change::Add { body, seq } => {

@@ -162,11 +162,7 @@ pub(super) async fn answer(shared: &Arc<Shared>, operation: &str, call: &Call) -
     if call.parts.method != Method::POST {
         return json_answer(405, &json!({"error": "POST only"}));
     }
-    let given = if call.bytes.is_empty() {
-        Ok(Map::new())
-    } else {
-        serde_json::from_slice(&call.bytes)
-    };
+    let given = if call.bytes.is_empty() { Ok(Map::new()) } else { serde_json::from_slice(&call.bytes) };
     let command = given.and_then(|mut map: Map<String, Value>| {
         map.insert("operation".into(), operation.into());
         serde_json::from_value::<Command>(map.into())
@@ -189,25 +185,12 @@ fn run(control: &Control, command: Command) -> Result<Value, ControlError> {
         Command::RestoreBot { agent } => control.restore_bot(&agent),
         Command::SetBotFields { agent, fields } => control.set_bot_fields(&agent, &fields),
         Command::Bots {} => {
-            let bots: Vec<Value> = control
-                .bots()
-                .into_iter()
-                .map(|(agent, name)| json!({"agent": agent, "name": name}))
-                .collect();
+            let bots: Vec<Value> =
+                control.bots().into_iter().map(|(agent, name)| json!({"agent": agent, "name": name})).collect();
             result = json!({"bots": bots});
         }
-        Command::Apply {
-            agent,
-            changes,
-            silently: true,
-            ..
-        } => control.apply_silently(&agent, &changes)?,
-        Command::Apply {
-            agent,
-            session,
-            changes,
-            silently: false,
-        } => {
+        Command::Apply { agent, changes, silently: true, .. } => control.apply_silently(&agent, &changes)?,
+        Command::Apply { agent, session, changes, silently: false } => {
             result = json!({"stored": control.apply(&agent, &session, &changes)?});
         }
         Command::Rows { agent } => {
@@ -218,11 +201,7 @@ fn run(control: &Control, command: Command) -> Result<Value, ControlError> {
         Command::Clear { agent } => control.clear(&agent),
         Command::ForgetChanges { agent } => control.forget_changes(&agent),
         Command::SetGeneration { agent, generation } => control.set_generation(&agent, generation),
-        Command::SetNumbers {
-            agent,
-            seq,
-            updated_seq,
-        } => control.set_numbers(&agent, seq, updated_seq),
+        Command::SetNumbers { agent, seq, updated_seq } => control.set_numbers(&agent, seq, updated_seq),
         Command::ScriptListGenerations { agent, generations } => control.script_list_generations(&agent, &generations),
         Command::SetLive { agent, session, live } => control.set_live(&agent, &session, live),
         Command::InjectFrame { frame } => control.inject_frame(&frame),
@@ -248,11 +227,7 @@ fn run(control: &Control, command: Command) -> Result<Value, ControlError> {
         }
         Command::ExpireAccessTokens { streams } => control.expire_access_tokens(streams),
         Command::RevokeTokens {} => control.revoke_tokens(),
-        Command::SetTokenPolicy {
-            access_life_ms,
-            rotate,
-            revoke_on_reuse,
-        } => control.token_policy(|policy| {
+        Command::SetTokenPolicy { access_life_ms, rotate, revoke_on_reuse } => control.token_policy(|policy| {
             policy.access_life = access_life_ms.map_or(policy.access_life, std::time::Duration::from_millis);
             policy.rotate = rotate.unwrap_or(policy.rotate);
             policy.revoke_on_reuse = revoke_on_reuse.unwrap_or(policy.revoke_on_reuse);

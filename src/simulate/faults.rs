@@ -17,11 +17,7 @@ pub(super) struct Refusal {
 
 impl Refusal {
     pub(super) fn new(code: &str, detail: &str) -> Self {
-        Self {
-            status: status_of(code),
-            code: code.into(),
-            detail: detail.into(),
-        }
+        Self { status: status_of(code), code: code.into(), detail: detail.into() }
     }
 
     pub(super) fn invalid(detail: &str) -> Self {
@@ -107,14 +103,7 @@ impl Fault {
     /// Strikes the next call, before it takes effect.
     #[must_use]
     pub fn next(method: &str, act: Act) -> Self {
-        Self {
-            method: method.into(),
-            agent: None,
-            skip: 0,
-            times: once(),
-            after: false,
-            act,
-        }
+        Self { method: method.into(), agent: None, skip: 0, times: once(), after: false, act }
     }
 
     /// Only calls that name this Bot.
@@ -205,22 +194,13 @@ impl Act {
     /// A Connect error of this code.
     #[must_use]
     pub fn error(code: &str) -> Self {
-        Self::Error {
-            code: code.into(),
-            status: None,
-            retry_after: None,
-        }
+        Self::Error { code: code.into(), status: None, retry_after: None }
     }
 
     /// A JSON answer.
     #[must_use]
     pub fn json(status: u16, body: &serde_json::Value) -> Self {
-        Self::Answer {
-            status,
-            content_type: "application/json".into(),
-            body: body.to_string(),
-            retry_after: None,
-        }
+        Self::Answer { status, content_type: "application/json".into(), body: body.to_string(), retry_after: None }
     }
 
     /// An HTML page, as an edge or a firewall sends it.
@@ -317,10 +297,7 @@ pub struct Gate {
 
 impl Gate {
     fn new() -> Self {
-        Self {
-            open: watch::Sender::new(false),
-            arrived: watch::Sender::new(0),
-        }
+        Self { open: watch::Sender::new(false), arrived: watch::Sender::new(0) }
     }
 
     /// Lets everybody through, from now on.

@@ -24,10 +24,7 @@ pub(super) fn backend(world: &mut World, base: &str, owner: &str, method: &str) 
         return json!({"gatewayUrl": base, "gatewayToken": pair.access, "gatewayHeaders": {"x-anyrun-network-token": "simulated"}});
     }
     let dialect = world.quirks.dialect;
-    let entries: Vec<Value> = world
-        .bots_of(owner)
-        .map(|bot| json!({"agent": bot.message(dialect)}))
-        .collect();
+    let entries: Vec<Value> = world.bots_of(owner).map(|bot| json!({"agent": bot.message(dialect)})).collect();
     json!({ "entries": entries })
 }
 
@@ -57,11 +54,7 @@ pub(super) fn answer(shared: &Shared, method: &str, call: &Call) -> Response {
 }
 
 fn agent(bot: &super::bots::Bot) -> Value {
-    let running = bot
-        .sessions
-        .get("")
-        .and_then(|session| session.live.as_ref())
-        .is_some_and(|live| live.running);
+    let running = bot.sessions.get("").and_then(|session| session.live.as_ref()).is_some_and(|live| live.running);
     json!({
         "id": bot.agent_id, "name": bot.name, "title": bot.title, "description": bot.description,
         "avatarShape": "circle", "avatarColor": "#336699", "isGroup": bot.room, "memberIds": bot.members,
@@ -79,9 +72,7 @@ fn own(world: &World, owner: &str, asked: &Asked) -> Result<String, Refusal> {
         "" => asked.text("id")?,
         named => named,
     };
-    let bot = world
-        .own_bot(owner, named)
-        .ok_or_else(|| Refusal::not_found("no such agent"))?;
+    let bot = world.own_bot(owner, named).ok_or_else(|| Refusal::not_found("no such agent"))?;
     Ok(bot.agent_id.clone())
 }
 
@@ -101,9 +92,7 @@ fn create(world: &mut World, owner: &str, asked: &Asked) -> Result<Value, Refusa
 fn update(world: &mut World, owner: &str, asked: &Asked) -> Result<Value, Refusal> {
     let id = own(world, owner, asked)?;
     let profile = asked.value();
-    let name = profile["profile"]["name"]
-        .as_str()
-        .ok_or_else(|| Refusal::invalid("profile.name is missing"))?;
+    let name = profile["profile"]["name"].as_str().ok_or_else(|| Refusal::invalid("profile.name is missing"))?;
     world.rename_bot(&id, name);
     Ok(json!({"agent": world.bot(&id).map(agent)}))
 }
@@ -156,10 +145,7 @@ fn tail(world: &World, owner: &str, asked: &Asked) -> Result<Value, Refusal> {
     rows.truncate(limit);
     let next = rows.last().filter(|_| more).map(|row| row.seq);
     rows.reverse();
-    let entries: Vec<Value> = rows
-        .iter()
-        .filter_map(|row| serde_json::from_str(&row.body).ok())
-        .collect();
+    let entries: Vec<Value> = rows.iter().filter_map(|row| serde_json::from_str(&row.body).ok()).collect();
     let mut page = json!({ "entries": entries });
     if let Some(next) = next {
         page["nextBeforeSeq"] = next.into();
@@ -171,10 +157,7 @@ fn tail(world: &World, owner: &str, asked: &Asked) -> Result<Value, Refusal> {
 fn thread(world: &World, owner: &str, asked: &Asked) -> Result<Value, Refusal> {
     let id = own(world, owner, asked)?;
     let root = asked.text("rootId")?;
-    let bodies = world
-        .transcript(&id, "")
-        .into_iter()
-        .flat_map(super::state::Transcript::rows);
+    let bodies = world.transcript(&id, "").into_iter().flat_map(super::state::Transcript::rows);
     let entries: Vec<Value> = bodies
         .filter_map(|row| serde_json::from_str::<Value>(&row.body).ok())
         .filter(|body| ["id", "replyToId", "replyTo"].iter().any(|name| body[*name] == root))

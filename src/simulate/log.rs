@@ -32,10 +32,7 @@ impl Log {
     pub(super) fn add(&mut self, mut request: Request) {
         hide(&mut request.body);
         for name in ["authorization", "cookie"] {
-            request
-                .headers
-                .entry(name.into())
-                .and_modify(|value| *value = "…".into());
+            request.headers.entry(name.into()).and_modify(|value| *value = "…".into());
         }
         *self.counts.entry(request.method.clone()).or_default() += 1;
         if self.requests.len() == KEPT {
@@ -49,18 +46,11 @@ impl Log {
     }
 
     pub(super) fn counts(&self) -> BTreeMap<String, u64> {
-        self.counts
-            .iter()
-            .map(|(method, count)| (method.clone(), *count))
-            .collect()
+        self.counts.iter().map(|(method, count)| (method.clone(), *count)).collect()
     }
 
     pub(super) fn of(&self, method: &str) -> Vec<Request> {
-        self.requests
-            .iter()
-            .filter(|request| method == "*" || request.method == method)
-            .cloned()
-            .collect()
+        self.requests.iter().filter(|request| method == "*" || request.method == method).cloned().collect()
     }
 
     pub(super) fn clear(&mut self) {

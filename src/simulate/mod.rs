@@ -11,15 +11,20 @@ mod behave;
 mod bots;
 mod control;
 mod control_http;
+mod control_service;
 mod demo;
 mod faults;
 mod gateway;
+mod live;
 mod log;
 mod options;
+mod replies;
 mod rpc;
+mod scenes;
 mod server;
 mod signin;
 mod state;
+mod streams;
 mod tokens;
 mod watch;
 mod wire;
@@ -76,11 +81,7 @@ impl Simulation {
             tasks.spawn(behave::run(Arc::clone(&shared), behaviour, receiver));
         }
         tasks.spawn(server::serve(listener, Arc::clone(&shared)));
-        Ok(Self {
-            control: Control::new(shared),
-            port,
-            tasks,
-        })
+        Ok(Self { control: Control::new(shared), port, tasks })
     }
 
     /// The address of the service itself: what `GROK_BOT_BACKEND_URL` names.

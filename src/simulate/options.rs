@@ -56,12 +56,7 @@ impl Options {
     /// Three Bots with a history that live and react; a sign-in confirms itself at the second poll.
     #[must_use]
     pub fn demo() -> Self {
-        Self {
-            auto_confirm: Some(2),
-            behaviour: Some(Behaviour::default()),
-            demo_bots: true,
-            ..Self::default()
-        }
+        Self { auto_confirm: Some(2), behaviour: Some(Behaviour::default()), demo_bots: true, ..Self::default() }
     }
 }
 
@@ -111,13 +106,7 @@ pub struct TokenPolicy {
 impl Default for TokenPolicy {
     fn default() -> Self {
         let life = Duration::from_secs(60 * 24 * 3600);
-        Self {
-            access_life: life,
-            refresh_life: life,
-            rotate: false,
-            revoke_on_reuse: false,
-            access_renews: true,
-        }
+        Self { access_life: life, refresh_life: life, rotate: false, revoke_on_reuse: false, access_renews: true }
     }
 }
 
@@ -134,11 +123,7 @@ pub struct Behaviour {
 
 impl Default for Behaviour {
     fn default() -> Self {
-        Self {
-            beat: Duration::from_millis(600),
-            scenes: Some(Duration::from_secs(12)),
-            seed: 1,
-        }
+        Self { beat: Duration::from_millis(600), scenes: Some(Duration::from_secs(12)), seed: 1 }
     }
 }
 

@@ -71,12 +71,7 @@ pub(super) fn authorized(world: &World, call: &Call) -> Result<String, Refusal> 
 }
 
 fn me(world: &World, owner: &str) -> Value {
-    let account = world
-        .accounts
-        .iter()
-        .find(|account| account.auth_id == owner)
-        .cloned()
-        .unwrap_or_default();
+    let account = world.accounts.iter().find(|account| account.auth_id == owner).cloned().unwrap_or_default();
     Message::new(world.quirks.dialect)
         .text("authId", &account.auth_id)
         .int("userId", account.user_id.into())
@@ -100,9 +95,7 @@ fn own(world: &World, owner: &str, asked: &Asked) -> Result<String, Refusal> {
     if agent.is_empty() {
         return Err(Refusal::invalid("agentId is missing"));
     }
-    let bot = world
-        .own_bot(owner, agent)
-        .ok_or_else(|| Refusal::not_found("no such agent"))?;
+    let bot = world.own_bot(owner, agent).ok_or_else(|| Refusal::not_found("no such agent"))?;
     Ok(bot.agent_id.clone())
 }
 
@@ -114,33 +107,22 @@ fn entries(world: &mut World, owner: &str, asked: &Asked) -> Result<Value, Refus
         limit => limit.min(MAX_LIST),
     };
     let quirks = world.quirks;
-    let limit = if quirks.ignore_limit {
-        usize::MAX
-    } else {
-        usize::try_from(limit).unwrap_or(usize::MAX)
-    };
+    let limit = if quirks.ignore_limit { usize::MAX } else { usize::try_from(limit).unwrap_or(usize::MAX) };
     let before = asked.long("beforeSeq")?.filter(|_| !quirks.ignore_before_seq);
-    let (mut rows, generation) = world.transcript(&agent, session).map_or((Vec::new(), 1), |transcript| {
-        (transcript.page(before, limit), transcript.generation())
-    });
+    let (mut rows, generation) = world
+        .transcript(&agent, session)
+        .map_or((Vec::new(), 1), |transcript| (transcript.page(before, limit), transcript.generation()));
     match quirks.list_order {
         ListOrder::NewestFirst => {}
         ListOrder::OldestFirst => rows.reverse(),
         ListOrder::Shuffled => world.shuffle.shuffle(&mut rows),
     }
-    let scripted = world
-        .list_generations
-        .get_mut(&agent)
-        .and_then(std::collections::VecDeque::pop_front);
+    let scripted = world.list_generations.get_mut(&agent).and_then(std::collections::VecDeque::pop_front);
     // A list has no inline cap: only the store's own cap takes bodies out.
     let listed = rows.iter().map(|row| world.entry(row, 0)).collect();
     let message = Message::new(quirks.dialect).list("entries", listed);
     let generation = scripted.unwrap_or(generation);
-    let message = if quirks.no_generation {
-        message
-    } else {
-        message.int("generation", generation.into())
-    };
+    let message = if quirks.no_generation { message } else { message.int("generation", generation.into()) };
     Ok(message.build())
 }
 
@@ -153,10 +135,7 @@ fn send(world: &mut World, owner: &str, asked: &Asked) -> Result<Value, Refusal>
     }
     let names = asked.texts("attachmentNames")?;
     let attachments = paths.iter().enumerate().map(|(number, path)| {
-        let name = names
-            .get(number)
-            .copied()
-            .unwrap_or_else(|| path.rsplit('/').next().unwrap_or(path));
+        let name = names.get(number).copied().unwrap_or_else(|| path.rsplit('/').next().unwrap_or(path));
         ((*path).to_owned(), name.to_owned())
     });
     let reply_to = asked.text("replyToId")?;
@@ -190,13 +169,7 @@ pub(super) fn accept(world: &mut World, incoming: Incoming) -> Accepted {
     if world.sends.contains_key(&key) && !world.quirks.forgetful_sends {
         return Accepted::Duplicate;
     }
-    world.sends.insert(
-        key,
-        Sent {
-            entry_id: None,
-            accepted_at: world.now(),
-        },
-    );
+    world.sends.insert(key, Sent { entry_id: None, accepted_at: world.now() });
     world.received.push(Received {
         agent_id: incoming.agent.clone(),
         message_id: incoming.message_id.clone(),
@@ -218,14 +191,8 @@ fn written(world: &World, accepted: Accepted) -> Value {
     let delivery = |message: Message, short: &str| message.name("delivery", "GROK_BOT_USER_MESSAGE_DELIVERY_", short);
     match accepted {
         Accepted::New { boxed } => {
-            let (mode, short) = if boxed {
-                ("BOX", "ACCEPTED_BOX")
-            } else {
-                ("LIVE", "ACCEPTED_TEMPORAL")
-            };
-            let message = message
-                .flag("dispatched", true)
-                .name("mode", "GROK_BOT_TEMPORAL_HARNESS_MODE_", mode);
+            let (mode, short) = if boxed { ("BOX", "ACCEPTED_BOX") } else { ("LIVE", "ACCEPTED_TEMPORAL") };
+            let message = message.flag("dispatched", true).name("mode", "GROK_BOT_TEMPORAL_HARNESS_MODE_", mode);
             delivery(message, short).build()
         }
         Accepted::Duplicate => delivery(message.flag("dispatched", false), "DUPLICATE").build(),
@@ -246,19 +213,12 @@ fn send_status(world: &World, owner: &str, asked: &Asked) -> Result<Value, Refus
         return Ok(status(message, "NOT_FOUND").build());
     };
     let message = status(message, if sent.entry_id.is_some() { "ACCEPTED" } else { "PENDING" });
-    Ok(message
-        .maybe("echoEntryId", sent.entry_id.as_deref())
-        .at("acceptedAtMs", sent.accepted_at)
-        .build())
+    Ok(message.maybe("echoEntryId", sent.entry_id.as_deref()).at("acceptedAtMs", sent.accepted_at).build())
 }
 
-/// The open widget that a request names.
-fn widget(world: &World, owner: &str, asked: &Asked) -> Result<(String, String, Value), Refusal> {
-    let agent = own(world, owner, asked)?;
-    let entry_id = asked.text("entryId")?.to_owned();
-    let body = world
-        .body(&agent, &entry_id)
-        .ok_or_else(|| Refusal::not_found("no such entry"))?;
+/// The body of an open widget.
+fn widget(world: &World, agent: &str, entry_id: &str) -> Result<Value, Refusal> {
+    let body = world.body(agent, entry_id).ok_or_else(|| Refusal::not_found("no such entry"))?;
     if body["message"]["type"] != "widget" {
         return Err(Refusal::invalid("the entry is no widget"));
     }
@@ -266,40 +226,38 @@ fn widget(world: &World, owner: &str, asked: &Asked) -> Result<(String, String, 
     if answered || body["widgetDismissed"] == true || body["widgetSkipped"] == true {
         return Err(Refusal::new("failed_precondition", "the widget is closed"));
     }
-    Ok((agent, entry_id, body))
+    Ok(body)
 }
 
 fn edit(world: &mut World, agent: &str, entry_id: &str, body: Value) -> Result<(), Refusal> {
-    let change = Change::Edit {
-        entry_id: entry_id.into(),
-        body,
-    };
-    world
-        .apply(agent, "", &[change])
-        .map(drop)
-        .map_err(|error| Refusal::new("internal", &error.to_string()))
+    let change = Change::Edit { entry_id: entry_id.into(), body };
+    world.apply(agent, "", &[change]).map(drop).map_err(|error| Refusal::new("internal", &error.to_string()))
 }
 
 fn respond(world: &mut World, owner: &str, asked: &Asked) -> Result<Value, Refusal> {
-    let (agent, entry_id, mut body) = widget(world, owner, asked)?;
-    let value = asked.text("value")?;
+    let agent = own(world, owner, asked)?;
+    answer_widget(world, &agent, asked.text("entryId")?, asked.text("value")?)?;
+    Ok(json!({"accepted": true}))
+}
+
+/// Stores the choice on the widget's row; it becomes the Bot's next turn.
+pub(super) fn answer_widget(world: &mut World, agent: &str, entry_id: &str, value: &str) -> Result<(), Refusal> {
+    let mut body = widget(world, agent, entry_id)?;
     if value.is_empty() {
         return Err(Refusal::invalid("value is missing"));
     }
     body["respondedValue"] = value.into();
-    edit(world, &agent, &entry_id, body)?;
-    world.stir(Stimulus::Answered {
-        agent,
-        entry_id,
-        value: value.into(),
-    });
-    Ok(json!({"accepted": true}))
+    edit(world, agent, entry_id, body)?;
+    world.stir(Stimulus::Answered { agent: agent.into(), entry_id: entry_id.into(), value: value.into() });
+    Ok(())
 }
 
 fn dismiss(world: &mut World, owner: &str, asked: &Asked) -> Result<Value, Refusal> {
-    let (agent, entry_id, mut body) = widget(world, owner, asked)?;
+    let agent = own(world, owner, asked)?;
+    let entry_id = asked.text("entryId")?;
+    let mut body = widget(world, &agent, entry_id)?;
     body["widgetDismissed"] = true.into();
-    edit(world, &agent, &entry_id, body)?;
+    edit(world, &agent, entry_id, body)?;
     Ok(json!({"accepted": true}))
 }
 
@@ -308,17 +266,11 @@ fn presign(world: &World, base: &str, asked: &Asked) -> Result<Value, Refusal> {
     let mut instructions = Vec::new();
     for path in asked.texts("relPaths")? {
         // Missing objects are left out (wire reference, section 8).
-        let hash = path
-            .strip_prefix("blobs/")
-            .filter(|hash| world.blobs.contains_key(*hash));
+        let hash = path.strip_prefix("blobs/").filter(|hash| world.blobs.contains_key(*hash));
         if let Some(hash) = hash {
             let url = format!("{base}/sandbox-store/blobs/{hash}?sig={}", world.blob_key);
             let message = Message::new(dialect).text("relPath", path).text("url", &url);
-            instructions.push(
-                message
-                    .at("expiresAtMs", world.now().saturating_add(15 * 60_000))
-                    .build(),
-            );
+            instructions.push(message.at("expiresAtMs", world.now().saturating_add(15 * 60_000)).build());
         }
     }
     Ok(Message::new(dialect).list("instructions", instructions).build())

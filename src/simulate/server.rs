@@ -39,11 +39,7 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(world: World, base: String) -> Self {
-        Self {
-            world: Mutex::new(world),
-            base,
-            key: format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..)),
-        }
+        Self { world: Mutex::new(world), base, key: format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..)) }
     }
 
     /// The world. Held for moments only, never across a wait. A panic elsewhere leaves it usable: every change is made of whole steps.
@@ -65,11 +61,7 @@ pub(super) struct Call {
 
 impl Call {
     pub(super) fn header(&self, name: impl Into<HeaderName>) -> &str {
-        self.parts
-            .headers
-            .get(name.into())
-            .and_then(|value| value.to_str().ok())
-            .unwrap_or("")
+        self.parts.headers.get(name.into()).and_then(|value| value.to_str().ok()).unwrap_or("")
     }
 
     /// The media type without parameters.
@@ -80,9 +72,7 @@ impl Call {
 
     /// The bearer token, if one came.
     pub(super) fn bearer(&self) -> &str {
-        self.header(axum::http::header::AUTHORIZATION)
-            .strip_prefix("Bearer ")
-            .unwrap_or("")
+        self.header(axum::http::header::AUTHORIZATION).strip_prefix("Bearer ").unwrap_or("")
     }
 
     /// The query's fields; of two of one name the last.
@@ -93,9 +83,7 @@ impl Call {
 
 /// Fields of a query or a form.
 pub(super) fn fields(bytes: &[u8]) -> Map<String, Value> {
-    url::form_urlencoded::parse(bytes)
-        .map(|(name, value)| (name.into_owned(), value.into_owned().into()))
-        .collect()
+    url::form_urlencoded::parse(bytes).map(|(name, value)| (name.into_owned(), value.into_owned().into())).collect()
 }
 
 /// Accepts connections until it is dropped; all connections end with it.
@@ -129,10 +117,7 @@ async fn connection(io: TokioIo<tokio::net::TcpStream>, routes: TowerToHyperServ
         }
     });
     // What a client does to its connection, and what a planned fault does to it, is nobody's error here.
-    let _ = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
-        .serve_connection(io, service)
-        .await;
+    let _ = hyper::server::conn::http1::Builder::new().timer(TokioTimer::new()).serve_connection(io, service).await;
 }
 
 async fn dispatch(State(shared): State<Arc<Shared>>, request: Request) -> Response {
@@ -168,9 +153,7 @@ fn method_name(path: &str) -> &str {
 fn record(shared: &Shared, method: &str, call: &Call) -> (Vec<Act>, Vec<Act>) {
     let payload = super::wire::only_envelope(&call.bytes).unwrap_or(&call.bytes);
     let mut body: Value = serde_json::from_slice(payload).unwrap_or(Value::Null);
-    let agent = ["agentId", "id"]
-        .iter()
-        .find_map(|name| body.get(*name)?.as_str().map(str::to_owned));
+    let agent = ["agentId", "id"].iter().find_map(|name| body.get(*name)?.as_str().map(str::to_owned));
     if call.parts.method == Method::GET {
         body = call.query().into();
     }
@@ -178,21 +161,11 @@ fn record(shared: &Shared, method: &str, call: &Call) -> (Vec<Act>, Vec<Act>) {
         .parts
         .headers
         .iter()
-        .map(|(name, value)| {
-            (
-                name.as_str().to_owned(),
-                String::from_utf8_lossy(value.as_bytes()).into_owned(),
-            )
-        })
+        .map(|(name, value)| (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
         .collect();
     let verb = call.parts.method.as_str().to_owned();
     let mut world = shared.world();
-    world.log.add(Logged {
-        method: method.into(),
-        verb,
-        body,
-        headers,
-    });
+    world.log.add(Logged { method: method.into(), verb, body, headers });
     world.touch();
     world.faults.strike(method, agent.as_deref())
 }
@@ -218,11 +191,7 @@ async fn strike(shared: &Shared, acts: Vec<Act>) -> Option<Response> {
                 set(&mut response, LOCATION, &to);
                 return Some(response);
             }
-            Act::Error {
-                code,
-                status,
-                retry_after,
-            } => {
+            Act::Error { code, status, retry_after } => {
                 let mut refusal = Refusal::new(&code, "A planned fault.");
                 refusal.status = status.unwrap_or(refusal.status);
                 let mut response = refused(&refusal);
@@ -231,12 +200,7 @@ async fn strike(shared: &Shared, acts: Vec<Act>) -> Option<Response> {
                 }
                 return Some(response);
             }
-            Act::Answer {
-                status,
-                content_type,
-                body,
-                retry_after,
-            } => {
+            Act::Answer { status, content_type, body, retry_after } => {
                 let body = signin::with_tokens(shared, body);
                 let mut response = answer(status, &content_type, body);
                 if let Some(after) = retry_after {
@@ -254,13 +218,9 @@ fn route(shared: &Arc<Shared>, path: &str, call: &Call) -> Response {
     let parts: Vec<&str> = path.trim_start_matches('/').splitn(2, '/').collect();
     match (verb.as_str(), parts.as_slice()) {
         ("POST", ["aiserver.v1.GrokBotService", "WatchGrokBotTranscripts"]) => watch::open(shared, call),
-        (
-            "POST",
-            [
-                service @ ("aiserver.v1.GrokBotService" | "aiserver.v1.DashboardService"),
-                method,
-            ],
-        ) => rpc::unary(shared, service, method, call),
+        ("POST", [service @ ("aiserver.v1.GrokBotService" | "aiserver.v1.DashboardService"), method]) => {
+            rpc::unary(shared, service, method, call)
+        }
         ("GET", ["loginDeepControl"]) => signin::page(shared, call),
         ("POST", ["loginDeepControl", "confirm"]) => signin::confirm(shared, call),
         ("GET" | "POST", ["auth", "poll"]) => signin::poll(shared, call),
@@ -272,11 +232,7 @@ fn route(shared: &Arc<Shared>, path: &str, call: &Call) -> Response {
             text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed")
         }
         // A wrong path gets a page, as upstream's edge does (sign-in reference, section 3.3).
-        _ => answer(
-            404,
-            "text/html; charset=utf-8",
-            "<!doctype html><title>404</title><h1>Not found</h1>",
-        ),
+        _ => answer(404, "text/html; charset=utf-8", "<!doctype html><title>404</title><h1>Not found</h1>"),
     }
 }
 

@@ -103,19 +103,12 @@ pub(super) fn confirm(shared: &Shared, call: &Call) -> Response {
     let field = |name: &str| form.get(name).and_then(Value::as_str).unwrap_or("");
     let (uuid, challenge) = (field("uuid"), field("challenge"));
     let mut world = shared.world();
-    let opened = world
-        .attempts
-        .get(uuid)
-        .is_some_and(|attempt| attempt.challenge.as_deref() == Some(challenge));
+    let opened = world.attempts.get(uuid).is_some_and(|attempt| attempt.challenge.as_deref() == Some(challenge));
     if !opened {
         return html(400, "链接已失效", "<p>请回到应用里重新取一个登录链接。</p>");
     }
     confirm_attempt(&mut world, uuid, Some(challenge));
-    html(
-        200,
-        "登录成功",
-        "<p>可以关闭这个页面，回到应用。</p><p><small>All set. You can close this page.</small></p>",
-    )
+    html(200, "登录成功", "<p>可以关闭这个页面，回到应用。</p><p><small>All set. You can close this page.</small></p>")
 }
 
 fn pending() -> Response {
@@ -148,10 +141,7 @@ pub(super) fn poll(shared: &Shared, call: &Call) -> Response {
     if attempt.confirmed.is_none() && auto.is_some_and(|polls| attempt.polls >= polls) {
         attempt.confirmed = Some(present);
     }
-    let right = attempt
-        .challenge
-        .as_ref()
-        .is_none_or(|challenge| *challenge == challenge_of(verifier));
+    let right = attempt.challenge.as_ref().is_none_or(|challenge| *challenge == challenge_of(verifier));
     let owner = attempt.confirmed.clone().filter(|_| right && !attempt.redeemed);
     let Some(owner) = owner else {
         world.touch();
@@ -227,8 +217,7 @@ pub(super) fn with_tokens(shared: &Shared, body: String) -> String {
     let mut world = shared.world();
     let (present, now) = (world.present.clone(), world.now());
     let pair = world.tokens.sign_in(&present, now);
-    body.replace("{{access}}", &pair.access)
-        .replace("{{refresh}}", &pair.refresh)
+    body.replace("{{access}}", &pair.access).replace("{{refresh}}", &pair.refresh)
 }
 
 #[cfg(test)]

@@ -111,38 +111,21 @@ impl Transcript {
         let updated_seq = self.number()?;
         self.last_seq = self.last_seq.max(seq);
         self.gone.remove(&seq);
-        let row = Row {
-            seq,
-            updated_seq,
-            entry_id,
-            kind,
-            body,
-        };
+        let row = Row { seq, updated_seq, entry_id, kind, body };
         self.rows.insert(seq, row.clone());
         Ok(row)
     }
 
     /// A new number for a row whose body stays.
     pub(super) fn touch(&mut self, seq: u64) -> Result<Row, ChangeError> {
-        let old = self
-            .rows
-            .get(&seq)
-            .cloned()
-            .ok_or_else(|| ChangeError::NoRow(seq.to_string()))?;
+        let old = self.rows.get(&seq).cloned().ok_or_else(|| ChangeError::NoRow(seq.to_string()))?;
         self.put(Some(seq), old.entry_id, old.kind, old.body)
     }
 
     /// Removes a row and remembers that it was there.
     pub(super) fn delete(&mut self, seq: u64) -> Result<Gone, ChangeError> {
-        let row = self
-            .rows
-            .remove(&seq)
-            .ok_or_else(|| ChangeError::NoRow(seq.to_string()))?;
-        let gone = Gone {
-            seq,
-            updated_seq: self.number()?,
-            entry_id: row.entry_id,
-        };
+        let row = self.rows.remove(&seq).ok_or_else(|| ChangeError::NoRow(seq.to_string()))?;
+        let gone = Gone { seq, updated_seq: self.number()?, entry_id: row.entry_id };
         self.gone.insert(seq, gone.clone());
         Ok(gone)
     }
@@ -155,10 +138,7 @@ impl Transcript {
     /// Forgets everything and starts the next generation, whose numbers start anew.
     pub(super) fn clear(&mut self) -> u32 {
         let generation = self.generation.saturating_add(1);
-        *self = Self {
-            generation,
-            ..Self::new(self.kept)
-        };
+        *self = Self { generation, ..Self::new(self.kept) };
         generation
     }
 
@@ -185,11 +165,7 @@ impl Transcript {
         let rows = self.rows.range(..before.unwrap_or(u64::MAX)).rev();
         // The row at the very last place is above every exclusive bound that a u64 can name.
         let last = before.is_none().then(|| self.rows.get(&u64::MAX)).flatten();
-        last.into_iter()
-            .chain(rows.map(|(_, row)| row))
-            .take(limit)
-            .cloned()
-            .collect()
+        last.into_iter().chain(rows.map(|(_, row)| row)).take(limit).cloned().collect()
     }
 
     /// What a cursor missed. Generation 0 means the current one: clients that know none send it.
@@ -197,18 +173,8 @@ impl Transcript {
         if (generation != 0 && generation != self.generation) || after < self.floor {
             return Since::TooOld;
         }
-        let mut rows: Vec<Row> = self
-            .rows
-            .values()
-            .filter(|row| row.updated_seq > after)
-            .cloned()
-            .collect();
-        let mut gone: Vec<Gone> = self
-            .gone
-            .values()
-            .filter(|gone| gone.updated_seq > after)
-            .cloned()
-            .collect();
+        let mut rows: Vec<Row> = self.rows.values().filter(|row| row.updated_seq > after).cloned().collect();
+        let mut gone: Vec<Gone> = self.gone.values().filter(|gone| gone.updated_seq > after).cloned().collect();
         rows.sort_by_key(|row| row.updated_seq);
         gone.sort_by_key(|gone| gone.updated_seq);
         Since::Changes(rows, gone)
@@ -217,10 +183,7 @@ impl Transcript {
 
 /// The id and the kind that a body names for itself.
 pub(super) fn named(body: &Value) -> (Option<&str>, Option<&str>) {
-    (
-        body.get("id").and_then(Value::as_str),
-        body.get("kind").and_then(Value::as_str),
-    )
+    (body.get("id").and_then(Value::as_str), body.get("kind").and_then(Value::as_str))
 }
 
 #[cfg(test)]
@@ -236,13 +199,8 @@ mod tests {
         let mut transcript = Transcript::new(100);
         let first = put(&mut transcript, "a");
         let second = put(&mut transcript, "b");
-        let edited = transcript
-            .put(Some(first.seq), "a".into(), "message".into(), "{\"x\":1}".into())
-            .unwrap();
-        assert_eq!(
-            (first.seq, first.updated_seq, second.seq, second.updated_seq),
-            (1, 1, 2, 2)
-        );
+        let edited = transcript.put(Some(first.seq), "a".into(), "message".into(), "{\"x\":1}".into()).unwrap();
+        assert_eq!((first.seq, first.updated_seq, second.seq, second.updated_seq), (1, 1, 2, 2));
         assert_eq!((edited.seq, edited.updated_seq), (1, 3));
     }
 
@@ -254,14 +212,9 @@ mod tests {
         }
         transcript.delete(1).unwrap();
         transcript.touch(2).unwrap();
-        let Since::Changes(rows, gone) = transcript.since(1, 3) else {
-            panic!("too old")
-        };
+        let Since::Changes(rows, gone) = transcript.since(1, 3) else { panic!("too old") };
         assert_eq!(rows.iter().map(|row| row.seq).collect::<Vec<_>>(), [2]);
-        assert_eq!(
-            gone.iter().map(|gone| (gone.seq, gone.updated_seq)).collect::<Vec<_>>(),
-            [(1, 4)]
-        );
+        assert_eq!(gone.iter().map(|gone| (gone.seq, gone.updated_seq)).collect::<Vec<_>>(), [(1, 4)]);
         assert_eq!(transcript.since(0, 5), Since::Changes(vec![], vec![]));
     }
 
@@ -301,9 +254,6 @@ mod tests {
         let seqs = |rows: Vec<Row>| rows.into_iter().map(|row| row.seq).collect::<Vec<_>>();
         assert_eq!(seqs(transcript.page(None, 2)), [u64::MAX, u64::MAX - 1]);
         assert_eq!(seqs(transcript.page(Some(u64::MAX - 1), 5)), [u64::MAX - 2]);
-        assert_eq!(
-            transcript.put(None, "d".into(), "message".into(), "{}".into()),
-            Err(ChangeError::Exhausted)
-        );
+        assert_eq!(transcript.put(None, "d".into(), "message".into(), "{}".into()), Err(ChangeError::Exhausted));
     }
 }

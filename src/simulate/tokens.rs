@@ -54,9 +54,7 @@ pub(super) enum Renewal {
 
 impl std::fmt::Debug for Tokens {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tokens")
-            .field("issued", &self.known.len())
-            .finish_non_exhaustive()
+        f.debug_struct("Tokens").field("issued", &self.known.len()).finish_non_exhaustive()
     }
 }
 
@@ -109,11 +107,7 @@ impl Tokens {
     }
 
     fn issue(&mut self, owner: &str, family: u64, now: i64, refresh: bool) -> String {
-        let life = if refresh {
-            self.policy.refresh_life
-        } else {
-            self.policy.access_life
-        };
+        let life = if refresh { self.policy.refresh_life } else { self.policy.access_life };
         let expires_at = now.saturating_add(i64::try_from(life.as_millis()).unwrap_or(i64::MAX));
         let token = self.mint(owner, "session", now, expires_at);
         let kept = Token {
@@ -132,10 +126,7 @@ impl Tokens {
     pub(super) fn sign_in(&mut self, owner: &str, now: i64) -> Pair {
         self.families += 1;
         let family = self.families;
-        Pair {
-            access: self.issue(owner, family, now, false),
-            refresh: self.issue(owner, family, now, true),
-        }
+        Pair { access: self.issue(owner, family, now, false), refresh: self.issue(owner, family, now, true) }
     }
 
     /// Whose token it is, if it may make calls now.
@@ -161,10 +152,7 @@ impl Tokens {
             return Renewal::Dead;
         }
         let refresh = self.policy.rotate.then(|| self.issue(&owner, family, now, true));
-        Renewal::Fresh {
-            access: self.issue(&owner, family, now, false),
-            refresh,
-        }
+        Renewal::Fresh { access: self.issue(&owner, family, now, false), refresh }
     }
 
     /// Every access token issued so far stops to authorize; renewal goes on.
@@ -199,20 +187,10 @@ mod tests {
 
     #[test]
     fn reuse_kills_the_family_only_where_that_is_asked_for() {
-        let policy = TokenPolicy {
-            rotate: true,
-            revoke_on_reuse: true,
-            ..TokenPolicy::default()
-        };
+        let policy = TokenPolicy { rotate: true, revoke_on_reuse: true, ..TokenPolicy::default() };
         let mut tokens = Tokens::new(policy);
         let first = tokens.sign_in("a", 0);
-        let Renewal::Fresh {
-            access,
-            refresh: Some(refresh),
-        } = tokens.renew(&first.refresh, 1)
-        else {
-            panic!("dead")
-        };
+        let Renewal::Fresh { access, refresh: Some(refresh) } = tokens.renew(&first.refresh, 1) else { panic!("dead") };
         assert_eq!(tokens.owner(&access, 2), Some("a"));
         assert!(matches!(tokens.renew(&first.refresh, 2), Renewal::Dead));
         assert_eq!(tokens.owner(&access, 2), None);
@@ -220,10 +198,7 @@ mod tests {
 
         let mut lenient = Tokens::new(TokenPolicy::default());
         let pair = lenient.sign_in("a", 0);
-        assert!(matches!(
-            lenient.renew(&pair.refresh, 1),
-            Renewal::Fresh { refresh: None, .. }
-        ));
+        assert!(matches!(lenient.renew(&pair.refresh, 1), Renewal::Fresh { refresh: None, .. }));
         assert!(matches!(lenient.renew(&pair.refresh, 1), Renewal::Fresh { .. }));
         assert!(matches!(lenient.renew(&pair.access, 1), Renewal::Fresh { .. }));
     }

@@ -15,8 +15,8 @@ use tokio::time::Instant;
 use super::faults::{Refusal, StreamEnd, StreamPlan};
 use super::rpc::authorized;
 use super::server::{Call, Shared, answer, refused, text};
+use super::streams::{Asking, Out};
 use super::wire::{Asked, Message, envelope, only_envelope};
-use super::world::{Asking, Out};
 
 /// Most cursors of one request (wire reference, section 5.1).
 const MAX_CURSORS: usize = 256;
@@ -44,11 +44,7 @@ fn begin(shared: &Arc<Shared>, call: &Call, payload: &[u8]) -> Result<Stream, Re
     let mut world = shared.world();
     let owner = authorized(&world, call)?;
     let asked = Asked::parse(payload)?;
-    let cursors = asked
-        .messages("cursors")?
-        .iter()
-        .map(cursor)
-        .collect::<Result<Vec<_>, _>>()?;
+    let cursors = asked.messages("cursors")?.iter().map(cursor).collect::<Result<Vec<_>, _>>()?;
     if cursors.len() > MAX_CURSORS {
         return Err(Refusal::invalid("too many cursors"));
     }
@@ -59,32 +55,19 @@ fn begin(shared: &Arc<Shared>, call: &Call, payload: &[u8]) -> Result<Stream, Re
     let connected = Message::new(dialect)
         .text("streamId", &format!("s-{}", opened.id))
         .at("serverTimeMs", world.now())
-        .long(
-            "absoluteLifetimeMs",
-            u64::try_from(options.stream_lifetime.as_millis()).unwrap_or(u64::MAX),
-        );
-    let box_state = Message::new(dialect)
-        .name("runState", "SAND_BOX_RUN_STATE_", "RUNNING")
-        .at("updatedAtMs", world.now());
+        .long("absoluteLifetimeMs", u64::try_from(options.stream_lifetime.as_millis()).unwrap_or(u64::MAX));
+    let box_state =
+        Message::new(dialect).name("runState", "SAND_BOX_RUN_STATE_", "RUNNING").at("updatedAtMs", world.now());
     let box_state = json!({"boxState": {"state": box_state.build(), "snapshot": true}});
 
-    let (replay_again, no_connected, no_snapshot) = plan.as_ref().map_or((false, false, false), |plan| {
-        (plan.replay_again, plan.no_connected, plan.no_snapshot)
-    });
+    let (replay_again, no_connected, no_snapshot) =
+        plan.as_ref().map_or((false, false, false), |plan| (plan.replay_again, plan.no_connected, plan.no_snapshot));
     let mut queue = VecDeque::new();
     if !no_connected {
         queue.push_back(json!({"connected": connected.build()}));
     }
-    let again = if replay_again {
-        opened.replay.iter().cloned().map(as_live).collect()
-    } else {
-        Vec::new()
-    };
-    let snapshot = if no_snapshot {
-        Vec::new()
-    } else {
-        vec![opened.snapshot, box_state]
-    };
+    let again = if replay_again { opened.replay.iter().cloned().map(as_live).collect() } else { Vec::new() };
+    let snapshot = if no_snapshot { Vec::new() } else { vec![opened.snapshot, box_state] };
     if options.snapshot_first {
         queue.extend(snapshot.into_iter().chain(opened.replay));
     } else {
@@ -95,17 +78,11 @@ fn begin(shared: &Arc<Shared>, call: &Call, payload: &[u8]) -> Result<Stream, Re
     Ok(Stream {
         heartbeat: options.heartbeat,
         deadline: now + options.stream_lifetime,
-        registered: Registered {
-            shared: Arc::clone(shared),
-            id: opened.id,
-        },
+        registered: Registered { shared: Arc::clone(shared), id: opened.id },
         queue: queue.into_iter().map(Out::Frame).collect(),
         frames: opened.frames,
         quiet_since: now,
-        plan: plan.unwrap_or_else(|| StreamPlan {
-            times: Some(0),
-            ..StreamPlan::default()
-        }),
+        plan: plan.unwrap_or_else(|| StreamPlan { times: Some(0), ..StreamPlan::default() }),
         sent_frames: 0,
         sent_bytes: 0,
         chunks: VecDeque::new(),
@@ -214,11 +191,7 @@ impl Stream {
         if let Some(out) = self.queue.pop_front() {
             return out;
         }
-        let beat = if self.plan.no_heartbeat {
-            self.deadline
-        } else {
-            self.quiet_since + self.heartbeat
-        };
+        let beat = if self.plan.no_heartbeat { self.deadline } else { self.quiet_since + self.heartbeat };
         tokio::select! {
             biased;
             out = self.frames.recv() => {
@@ -258,9 +231,7 @@ impl Stream {
             return;
         }
         let left = self.plan.after_bytes.map(|limit| limit.saturating_sub(self.sent_bytes));
-        let fits = left.map_or(bytes.len(), |left| {
-            usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len())
-        });
+        let fits = left.map_or(bytes.len(), |left| usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len()));
         self.sent_bytes += fits as u64;
         self.chunk(&bytes[..fits]);
         if left.is_some_and(|left| left <= bytes.len() as u64) {
@@ -274,8 +245,7 @@ impl Stream {
             return;
         }
         if self.plan.one_byte_chunks {
-            self.chunks
-                .extend(bytes.iter().map(|byte| Bytes::copy_from_slice(&[*byte])));
+            self.chunks.extend(bytes.iter().map(|byte| Bytes::copy_from_slice(&[*byte])));
         } else {
             self.chunks.push_back(Bytes::copy_from_slice(bytes));
         }

@@ -18,10 +18,7 @@ pub(super) struct Message {
 
 impl Message {
     pub(super) fn new(dialect: Dialect) -> Self {
-        Self {
-            map: Map::new(),
-            dialect,
-        }
+        Self { map: Map::new(), dialect }
     }
 
     fn put(mut self, name: &str, value: Value, default: bool) -> Self {
@@ -44,11 +41,7 @@ impl Message {
     }
 
     pub(super) fn long(self, name: &str, value: u64) -> Self {
-        let written = if self.dialect.long_numbers {
-            value.into()
-        } else {
-            value.to_string().into()
-        };
+        let written = if self.dialect.long_numbers { value.into() } else { value.to_string().into() };
         self.put(name, written, value == 0)
     }
 
@@ -67,11 +60,7 @@ impl Message {
 
     /// An enum value: `prefix` + `short`. An empty `short` is the unspecified value.
     pub(super) fn name(self, name: &str, prefix: &str, short: &str) -> Self {
-        let written = if self.dialect.short_enums {
-            short.into()
-        } else {
-            format!("{prefix}{short}")
-        };
+        let written = if self.dialect.short_enums { short.into() } else { format!("{prefix}{short}") };
         self.put(name, written.into(), short.is_empty())
     }
 
@@ -118,20 +107,13 @@ pub(super) struct Inline {
 pub(super) fn entry(dialect: Dialect, row: &Row, inline: Inline, hash: impl FnOnce(&Row) -> String) -> Value {
     let message = Message::new(dialect).long("seq", row.seq).text("entryKind", &row.kind);
     let message = if row.body.len() > inline.blob_above {
-        message
-            .text("blobHash", &hash(row))
-            .flag("bodyOmitted", inline.omitted_with_hash)
+        message.text("blobHash", &hash(row)).flag("bodyOmitted", inline.omitted_with_hash)
     } else if inline.max > 0 && row.body.len() as u64 > inline.max {
         message.flag("bodyOmitted", true)
     } else {
-        message
-            .text("body", &STANDARD.encode(row.body.as_bytes()))
-            .flag("bodyOmitted", false)
+        message.text("body", &STANDARD.encode(row.body.as_bytes())).flag("bodyOmitted", false)
     };
-    message
-        .long("updatedSeq", row.updated_seq)
-        .text("entryId", &row.entry_id)
-        .build()
+    message.long("updatedSeq", row.updated_seq).text("entryId", &row.entry_id).build()
 }
 
 /// One delete of a `rows` frame.
@@ -185,12 +167,7 @@ impl Asked {
         let found = self.0.get(name).or_else(|| {
             let snake: String = name
                 .chars()
-                .flat_map(|c| {
-                    c.is_ascii_uppercase()
-                        .then_some('_')
-                        .into_iter()
-                        .chain([c.to_ascii_lowercase()])
-                })
+                .flat_map(|c| c.is_ascii_uppercase().then_some('_').into_iter().chain([c.to_ascii_lowercase()]))
                 .collect();
             self.0.get(&snake)
         });
@@ -226,10 +203,9 @@ impl Asked {
     pub(super) fn messages(&self, name: &str) -> Result<Vec<Self>, Refusal> {
         match self.get(name) {
             None => Ok(Vec::new()),
-            Some(Value::Array(items)) => items
-                .iter()
-                .map(|item| item.as_object().cloned().map(Self).ok_or_else(|| Self::wrong(name)))
-                .collect(),
+            Some(Value::Array(items)) => {
+                items.iter().map(|item| item.as_object().cloned().map(Self).ok_or_else(|| Self::wrong(name))).collect()
+            }
             Some(_) => Err(Self::wrong(name)),
         }
     }
@@ -237,10 +213,9 @@ impl Asked {
     pub(super) fn texts(&self, name: &str) -> Result<Vec<&str>, Refusal> {
         match self.get(name) {
             None => Ok(Vec::new()),
-            Some(Value::Array(items)) => items
-                .iter()
-                .map(|item| item.as_str().ok_or_else(|| Self::wrong(name)))
-                .collect(),
+            Some(Value::Array(items)) => {
+                items.iter().map(|item| item.as_str().ok_or_else(|| Self::wrong(name))).collect()
+            }
             Some(_) => Err(Self::wrong(name)),
         }
     }
@@ -265,15 +240,8 @@ mod tests {
                 .build()
         };
         assert_eq!(build(Dialect::default()), json!({"b": "9007199254740993", "d": "X_Y"}));
-        let odd = Dialect {
-            long_numbers: true,
-            defaults: true,
-            short_enums: true,
-        };
-        assert_eq!(
-            build(odd),
-            json!({"a": "", "b": 9_007_199_254_740_993_u64, "c": false, "d": "Y", "e": 0, "f": []})
-        );
+        let odd = Dialect { long_numbers: true, defaults: true, short_enums: true };
+        assert_eq!(build(odd), json!({"a": "", "b": 9_007_199_254_740_993_u64, "c": false, "d": "Y", "e": 0, "f": []}));
     }
 
     #[test]

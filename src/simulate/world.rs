@@ -7,47 +7,18 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use sha2::{Digest as _, Sha256};
 use tokio::sync::{mpsc, watch};
 
 use super::behave::Stimulus;
-use super::bots::{Activity, Awaiting, Bot, Change, Live, NewBot, Stored};
-use super::faults::{Faults, StreamEnd};
+use super::bots::{Bot, Change, NewBot, Stored};
+use super::faults::Faults;
 use super::log::Log;
 use super::options::{Account, Options, Quirks};
 use super::signin::Attempt;
-use super::state::{self, ChangeError, Gone, Row, Since, Transcript};
+use super::state::{self, ChangeError, Transcript};
+use super::streams::Watcher;
 use super::tokens::Tokens;
-use super::wire::{self, Inline, Message};
-
-/// How many frames a stream may be behind before it is dropped.
-pub(super) const STREAM_BACKLOG: usize = 65_536;
-
-/// What a stream is told.
-#[derive(Debug)]
-pub(super) enum Out {
-    Frame(Value),
-    /// Written as it is: broken frames, flags of another kind.
-    Bytes(Vec<u8>),
-    End(StreamEnd),
-}
-
-/// An open stream.
-#[derive(Debug)]
-struct Watcher {
-    owner: String,
-    sessions: Vec<(String, String)>,
-    unlisted: bool,
-    max_inline: u64,
-    out: mpsc::Sender<Out>,
-}
-
-impl Watcher {
-    fn hears(&self, agent: &str, session: &str) -> bool {
-        let listed = self.sessions.iter().any(|(a, s)| a == agent && s == session);
-        listed || (self.unlisted && session.is_empty())
-    }
-}
+use super::wire::Message;
 
 /// A message that was accepted.
 #[derive(Clone, Debug)]
@@ -105,8 +76,8 @@ pub(super) struct World {
     pub(super) shuffle: fastrand::Rng,
     /// Moves with everything that changes: who waits for a state looks again.
     pub(super) changed: watch::Sender<u64>,
-    watchers: BTreeMap<u64, Watcher>,
-    streams_opened: u64,
+    pub(super) watchers: BTreeMap<u64, Watcher>,
+    pub(super) streams_opened: u64,
     ids: u64,
 }
 
@@ -149,7 +120,7 @@ impl World {
         self.changed.send_modify(|count| *count = count.wrapping_add(1));
     }
 
-    fn next_id(&mut self) -> u64 {
+    pub(super) fn next_id(&mut self) -> u64 {
         self.ids += 1;
         self.ids
     }
@@ -256,89 +227,19 @@ impl World {
         Ok(())
     }
 
-    fn generation_field(&self, message: Message, generation: u32) -> Message {
-        if self.quirks.no_generation {
-            message
-        } else {
-            message.int("generation", generation.into())
-        }
-    }
-
-    fn rows_frame(
-        &mut self,
-        agent: &str,
-        session: &str,
-        rows: &[Row],
-        gone: &[Gone],
-        max_inline: u64,
-        replay: bool,
-    ) -> Value {
-        let dialect = self.quirks.dialect;
-        let generation = self.transcript(agent, session).map_or(1, Transcript::generation);
-        let entries = rows.iter().map(|row| self.entry(row, max_inline)).collect();
-        let message = Message::new(dialect).text("agentId", agent);
-        let message = self
-            .generation_field(message, generation)
-            .list("entries", entries)
-            .list("deletes", gone.iter().map(|gone| wire::delete(dialect, gone)).collect())
-            .flag("replay", replay)
-            .text("sessionId", session);
-        json!({"rows": message.build()})
-    }
-
-    fn tell_rows(&mut self, agent: &str, session: &str, rows: &[Row], gone: &[Gone]) {
-        let heard: Vec<(u64, u64)> = self
-            .watchers
-            .iter()
-            .filter(|(_, watcher)| watcher.hears(agent, session) && self.own_bot(&watcher.owner, agent).is_some())
-            .map(|(id, watcher)| (*id, watcher.max_inline))
-            .collect();
-        for (id, max_inline) in heard {
-            let frame = self.rows_frame(agent, session, rows, gone, max_inline, false);
-            self.push(id, Out::Frame(frame));
-        }
-        self.touch();
-    }
-
-    /// A row as it travels. A body above the cap goes to the store, and its hash travels.
-    pub(super) fn entry(&mut self, row: &Row, max_inline: u64) -> Value {
-        let inline = Inline {
-            max: max_inline,
-            blob_above: self.options.blob_above_bytes,
-            omitted_with_hash: self.quirks.omitted_with_hash,
-        };
-        let blobs = &mut self.blobs;
-        wire::entry(self.quirks.dialect, row, inline, |row| {
-            let hash: String = Sha256::digest(row.body.as_bytes())
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect();
-            blobs.insert(hash.clone(), Arc::clone(&row.body));
-            hash
-        })
-    }
-
     pub(super) fn transcript(&self, agent: &str, session: &str) -> Option<&Transcript> {
-        self.bot(agent)?
-            .sessions
-            .get(session)
-            .map(|session| &session.transcript)
+        self.bot(agent)?.sessions.get(session).map(|session| &session.transcript)
     }
 
     pub(super) fn transcript_mut(&mut self, agent: &str) -> Option<&mut Transcript> {
-        self.bot_mut(agent)?
-            .sessions
-            .get_mut("")
-            .map(|session| &mut session.transcript)
+        self.bot_mut(agent)?.sessions.get_mut("").map(|session| &mut session.transcript)
     }
 
     pub(super) fn clear(&mut self, agent: &str) {
         let Some(generation) = self.transcript_mut(agent).map(Transcript::clear) else {
             return;
         };
-        let message = Message::new(self.quirks.dialect)
-            .text("agentId", agent)
-            .int("newGeneration", generation.into());
+        let message = Message::new(self.quirks.dialect).text("agentId", agent).int("newGeneration", generation.into());
         let frame = json!({"cleared": message.build()});
         let owner = self.bot(agent).map(|bot| bot.owner.clone()).unwrap_or_default();
         self.tell(&owner, &frame);
@@ -348,11 +249,7 @@ impl World {
 
     /// Writes the row that echoes a message, and tells the Bot of it.
     pub(super) fn echo(&mut self, incoming: &Incoming) {
-        let text = if self.quirks.rewrite_echo {
-            rewritten(&incoming.text)
-        } else {
-            incoming.text.clone()
-        };
+        let text = if self.quirks.rewrite_echo { rewritten(&incoming.text) } else { incoming.text.clone() };
         let Some(bot) = self.bot_mut(&incoming.agent) else {
             return;
         };
@@ -383,18 +280,11 @@ impl World {
         if self.apply(&incoming.agent, &incoming.session, &changes).is_err() {
             return;
         }
-        if let Some(sent) = self
-            .sends
-            .get_mut(&(incoming.agent.clone(), incoming.message_id.clone()))
-        {
+        if let Some(sent) = self.sends.get_mut(&(incoming.agent.clone(), incoming.message_id.clone())) {
             sent.entry_id = Some(entry_id.clone());
         }
         if incoming.session.is_empty() {
-            self.stir(Stimulus::Message {
-                agent: incoming.agent.clone(),
-                text: incoming.text.clone(),
-                request,
-            });
+            self.stir(Stimulus::Message { agent: incoming.agent.clone(), text: incoming.text.clone(), request });
         }
     }
 
@@ -405,211 +295,10 @@ impl World {
         }
     }
 
-    // Live states
-
-    pub(super) fn set_live(&mut self, agent: &str, session: &str, live: Option<Live>) {
-        let (now, kept) = (self.now(), self.options.kept_changes);
-        let Some(bot) = self.bot_mut(agent) else { return };
-        let owner = bot.owner.clone();
-        let place = bot.session(session, kept);
-        place.live.clone_from(&live);
-        let item = self.live_item(agent, session, &live.unwrap_or_default(), now);
-        let frame = json!({"agentState": Message::new(self.quirks.dialect).list("live", vec![item]).flag("snapshot", false).build()});
-        self.tell(&owner, &frame);
-    }
-
-    fn live_item(&self, agent: &str, session: &str, live: &Live, now: i64) -> Value {
-        let dialect = self.quirks.dialect;
-        let mut message = Message::new(dialect)
-            .text("agentId", agent)
-            .flag("isRunning", live.running)
-            .flag("isComposingMessage", live.composing)
-            .flag("isRetrying", live.retrying);
-        if let Some(Activity {
-            kind,
-            tool,
-            detail,
-            target,
-        }) = &live.activity
-        {
-            let activity = Message::new(dialect)
-                .text("kind", kind)
-                .text("tool", tool)
-                .text("detail", detail)
-                .text("target", target)
-                .text("callId", if kind == "tool" { "call-1" } else { "" });
-            message = message.message("activity", activity.build());
-        }
-        if let Some(Awaiting { tab_id, reason }) = &live.awaiting {
-            let awaiting = Message::new(dialect)
-                .text("tabId", tab_id)
-                .text("reason", reason)
-                .at("sinceMs", now);
-            message = message.message("awaiting", awaiting.build());
-        }
-        message
-            .at("updatedAtMs", now)
-            .long("staleAfterMs", if live.running { 90_000 } else { 0 })
-            .text("sessionId", session)
-            .flag("hasRunningSubagents", live.subagents)
-            .over(&live.extra)
-            .build()
-    }
-
-    /// The complete picture of an account: only sessions with something to say.
-    pub(super) fn snapshot(&self, owner: &str) -> Value {
-        let (dialect, now) = (self.quirks.dialect, self.now());
-        let mut live = Vec::new();
-        let mut client = Vec::new();
-        for bot in self.bots_of(owner) {
-            for (name, session) in &bot.sessions {
-                live.extend(
-                    session
-                        .live
-                        .as_ref()
-                        .map(|state| self.live_item(&bot.agent_id, name, state, now)),
-                );
-            }
-            let last = bot
-                .sessions
-                .get("")
-                .and_then(|session| session.transcript.rows().next_back());
-            let message = Message::new(dialect)
-                .text("agentId", &bot.agent_id)
-                .flag("notificationsEnabled", true);
-            client.push(match last {
-                None => message.build(),
-                Some(row) => message
-                    .text("lastEntryId", &row.entry_id)
-                    .text("lastEntryKind", &row.kind)
-                    .build(),
-            });
-        }
-        let message = Message::new(dialect)
-            .list("live", live)
-            .flag("snapshot", true)
-            .list("client", client);
-        json!({"agentState": message.build()})
-    }
-
-    // Streams
-
-    /// Says something to the streams of one account.
-    pub(super) fn tell(&mut self, owner: &str, frame: &Value) {
-        self.tell_all(Some(owner), || Out::Frame(frame.clone()));
-    }
-
-    /// Says something to the streams of one account, or to all.
-    pub(super) fn tell_all(&mut self, owner: Option<&str>, what: impl Fn() -> Out) {
-        let meant = |watcher: &Watcher| owner.is_none_or(|owner| watcher.owner == owner);
-        let ids: Vec<u64> = self
-            .watchers
-            .iter()
-            .filter(|(_, watcher)| meant(watcher))
-            .map(|(id, _)| *id)
-            .collect();
-        for id in ids {
-            self.push(id, what());
-        }
-        self.touch();
-    }
-
-    fn push(&mut self, id: u64, out: Out) {
-        // A stream that nobody reads (a stalled one) is dropped in the end instead of growing for ever.
-        if self
-            .watchers
-            .get(&id)
-            .is_some_and(|watcher| watcher.out.try_send(out).is_err())
-        {
-            self.watchers.remove(&id);
-        }
-    }
-
-    /// Begins a stream: its replay (rows past each cursor, refused cursors), and from here on its live frames.
-    pub(super) fn watch(&mut self, owner: &str, cursors: &[Asking], unlisted: bool, max_inline: u64) -> Opened {
-        let dialect = self.quirks.dialect;
-        let mut replay = Vec::new();
-        let mut sessions = Vec::new();
-        for cursor in cursors {
-            if self.own_bot(owner, &cursor.agent).is_none() {
-                continue;
-            }
-            sessions.push((cursor.agent.clone(), cursor.session.clone()));
-            let Some(transcript) = self.transcript(&cursor.agent, &cursor.session) else {
-                continue;
-            };
-            let generation = transcript.generation();
-            match transcript.since(cursor.generation, cursor.after) {
-                Since::TooOld => {
-                    let message = Message::new(dialect).text("agentId", &cursor.agent);
-                    let message = self
-                        .generation_field(message, generation)
-                        .text("sessionId", &cursor.session);
-                    replay.push(json!({"cursorTooOld": message.build()}));
-                }
-                Since::Changes(rows, gone) if !rows.is_empty() || !gone.is_empty() => {
-                    replay.push(self.rows_frame(&cursor.agent, &cursor.session, &rows, &gone, max_inline, true));
-                }
-                Since::Changes(..) => {}
-            }
-        }
-        let (out, frames) = mpsc::channel(STREAM_BACKLOG);
-        let id = self.next_id();
-        self.watchers.insert(
-            id,
-            Watcher {
-                owner: owner.into(),
-                sessions,
-                unlisted,
-                max_inline,
-                out,
-            },
-        );
-        self.streams_opened += 1;
-        self.touch();
-        Opened {
-            id,
-            replay,
-            snapshot: self.snapshot(owner),
-            frames,
-        }
-    }
-
-    pub(super) fn unwatch(&mut self, id: u64) {
-        self.watchers.remove(&id);
-        self.touch();
-    }
-
-    pub(super) fn streams(&self) -> usize {
-        self.watchers.len()
-    }
-
-    pub(super) fn streams_opened(&self) -> u64 {
-        self.streams_opened
-    }
-
     /// The text of a row's body as JSON.
     pub(super) fn body(&self, agent: &str, entry_id: &str) -> Option<Value> {
         serde_json::from_str(&self.transcript(agent, "")?.find(entry_id)?.body).ok()
     }
-}
-
-/// A cursor of a watch request.
-#[derive(Clone, Debug)]
-pub(super) struct Asking {
-    pub(super) agent: String,
-    pub(super) session: String,
-    pub(super) generation: u32,
-    pub(super) after: u64,
-}
-
-/// A stream that begins.
-#[derive(Debug)]
-pub(super) struct Opened {
-    pub(super) id: u64,
-    pub(super) replay: Vec<Value>,
-    pub(super) snapshot: Value,
-    pub(super) frames: mpsc::Receiver<Out>,
 }
 
 /// A text as a server rewrites it: comments cut out, several blank lines become one.
