@@ -1,11 +1,14 @@
 //! The simulated service over real sockets, with a plain HTTP client and envelopes read by hand: no code of the provider's side.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests; clippy knows only the test functions themselves")]
+
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use coda_grok_bot::simulate::{
-    Act, Change, Control, Echo, Fault, ListOrder, Live, NewBot, Options, Simulation, StreamEnd, StreamPlan,
+    Account, Act, Change, Control, Echo, Fault, ListOrder, Live, NewBot, Options, Quirks, Simulation, StreamEnd,
+    StreamPlan,
 };
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -128,6 +131,10 @@ impl Reader {
 
 fn body_of(entry: &Value) -> Value {
     serde_json::from_slice(&STANDARD.decode(entry["body"].as_str().unwrap()).unwrap()).unwrap()
+}
+
+fn unhex(hash: &str) -> Vec<u8> {
+    (0..hash.len()).step_by(2).map(|at| u8::from_str_radix(&hash[at..at + 2], 16).unwrap()).collect()
 }
 
 fn seqs(answer: &Value) -> Vec<&str> {
@@ -413,8 +420,7 @@ async fn big_bodies_are_left_out_of_the_stream_or_stored_apart() {
     assert_eq!(signed["instructions"].as_array().unwrap().len(), 1, "missing objects are left out");
     let url = signed["instructions"][0]["url"].as_str().unwrap();
     let body = bench.http.get(url).send().await.unwrap().bytes().await.unwrap();
-    let digest: String = Sha256::digest(&body).iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(digest, hash);
+    assert_eq!(Sha256::digest(&body).as_slice(), unhex(&hash));
     let leaked = bench.http.get(url).bearer_auth(&bench.token).send().await.unwrap();
     assert_eq!(leaked.status(), 400, "no credentials to the store");
 }
@@ -489,4 +495,84 @@ async fn stopping_ends_streams_and_listener() {
     bench.simulation.stop().await;
     assert_eq!(reader.read().await, Read::Broken);
     assert!(tokio::net::TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test]
+async fn it_can_write_as_the_other_implementation_was_recorded_to() {
+    let bench = Bench::new(Options::default()).await;
+    let agent = bench.control.add_bot(NewBot { harness: "box".into(), ..NewBot::named("Bridge Bot") });
+    bench.control.quirks(|quirks| *quirks = Quirks::other_implementation());
+    let bot = bench.call("ListGrokBotAgents", json!({})).await["agents"][0].clone();
+    assert!(bot["createdAtMs"].is_number());
+    assert_eq!(
+        (&bot["kind"], &bot["viewerSessionId"], &bot["memberAgentIds"]),
+        (&json!("AGENT"), &json!(""), &json!([]))
+    );
+    assert_eq!(
+        bench.call("ListGrokBotTranscriptEntries", json!({"agentId": agent})).await,
+        json!({"entries": [], "generation": 1})
+    );
+    for _ in 0..2 {
+        let sent =
+            bench.call("SendGrokBotUserMessage", json!({"agentId": agent, "messageId": "m-1", "text": "hello"})).await;
+        assert_eq!((&sent["dispatched"], &sent["delivery"]), (&json!(true), &json!("ACCEPTED_BOX")));
+    }
+    let list =
+        bench.call("ListGrokBotTranscriptEntries", json!({"agentId": agent, "limit": 1, "beforeSeq": "1"})).await;
+    let seqs: Vec<u64> =
+        list["entries"].as_array().unwrap().iter().map(|entry| entry["seq"].as_u64().unwrap()).collect();
+    assert_eq!(seqs, [1, 2], "numbers, oldest first, bounds ignored, a second echo");
+    assert_eq!(list["entries"][0]["bodyOmitted"], false);
+}
+
+#[tokio::test]
+async fn another_account_sees_its_own_bots_only() {
+    let bench = Bench::new(Options::default()).await;
+    let first = bench.control.add_bot(NewBot::named("mine"));
+    bench.control.sign_in_as(Account { auth_id: "auth0|user_OTHER".into(), user_id: 0, ..Account::default() });
+    bench.control.add_bot(NewBot::named("theirs"));
+    let other = Bench { token: bench.control.issue_tokens().access, ..bench };
+    let agents = other.call("ListGrokBotAgents", json!({})).await;
+    assert_eq!((agents["agents"].as_array().unwrap().len(), &agents["agents"][0]["name"]), (1, &json!("theirs")));
+    let (status, _) = other.post(&format!("{SERVICE}/ListGrokBotTranscriptEntries"), &json!({"agentId": first})).await;
+    assert_eq!(status, 404);
+    let (_, me) = other.post("aiserver.v1.DashboardService/GetMe", &json!({})).await;
+    assert_eq!((&me["authId"], me.get("userId")), (&json!("auth0|user_OTHER"), None));
+}
+
+#[tokio::test]
+async fn numbers_above_two_to_the_53rd_travel_whole() {
+    let bench = Bench::new(Options::default()).await;
+    let agent = bench.control.add_bot(NewBot::named("a"));
+    bench.control.set_numbers(&agent, u64::MAX - 2, 9_007_199_254_740_992);
+    for id in ["a", "b"] {
+        bench.control.say(&agent, id, "x").unwrap();
+    }
+    let list = bench.call("ListGrokBotTranscriptEntries", json!({"agentId": agent})).await;
+    assert_eq!(seqs(&list), ["18446744073709551615", "18446744073709551614"]);
+    assert_eq!(list["entries"][1]["updatedSeq"], "9007199254740993");
+    assert!(bench.control.say(&agent, "c", "x").is_err(), "the numbers are used up");
+}
+
+#[tokio::test]
+async fn all_eleven_kinds_of_frames_can_be_told() {
+    let bench = Bench::new(Options { heartbeat: Duration::from_millis(30), ..Options::default() }).await;
+    let agent = bench.control.add_bot(NewBot::named("a"));
+    bench.control.say(&agent, "e1", "x").unwrap();
+    bench.control.forget_changes(&agent);
+    let mut reader = bench.watch_from(&agent, 1, 0).await;
+    let mut seen = std::collections::BTreeSet::from(["connected".to_owned(), "agentState".into(), "boxState".into()]);
+    bench.control.say(&agent, "e2", "x").unwrap();
+    bench.control.clear(&agent);
+    bench.control.rename_bot(&agent, "b");
+    bench.control.turn_failed(&agent, "USAGE_LIMIT", "Usage limit reached");
+    bench.control.agent_state_changed(&agent, &["automations"]);
+    bench.control.computer_action(&agent);
+    bench.control.inject_frame(&json!({"holograms": {"agentId": agent}}));
+    while seen.len() < 12 {
+        seen.extend(reader.frame().await.as_object().unwrap().keys().cloned());
+    }
+    let kinds = "agentState agentStateChanged boxState cleared computerActions connected cursorTooOld heartbeat holograms \
+                 rosterChanged rows turnFailed";
+    assert_eq!(seen.into_iter().collect::<Vec<_>>().join(" "), kinds);
 }

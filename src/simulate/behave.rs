@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use super::bots::{Change, Live};
 use super::control::text_body;
@@ -30,8 +31,13 @@ const VERSIONS: usize = 6;
 /// The Bots' turns: one at a time for each Bot, in the order in which they were asked for.
 pub(super) type Turns = Arc<std::sync::Mutex<HashMap<String, Arc<Mutex<()>>>>>;
 
-/// Lets the Bots live until it is dropped.
-pub(super) async fn run(shared: Arc<Shared>, behaviour: Behaviour, mut stimuli: mpsc::UnboundedReceiver<Stimulus>) {
+/// Lets the Bots live until it is told to stop, or dropped.
+pub(super) async fn run(
+    shared: Arc<Shared>,
+    behaviour: Behaviour,
+    mut stimuli: mpsc::UnboundedReceiver<Stimulus>,
+    stopping: CancellationToken,
+) {
     let turns = Turns::default();
     let mut tasks = JoinSet::new();
     let mut rng = fastrand::Rng::with_seed(behaviour.seed);
@@ -47,6 +53,7 @@ pub(super) async fn run(shared: Arc<Shared>, behaviour: Behaviour, mut stimuli: 
     }
     loop {
         tokio::select! {
+            () = stopping.cancelled() => return tasks.shutdown().await,
             stimulus = stimuli.recv() => match stimulus {
                 None => return,
                 Some(Stimulus::Message { agent, text, request }) => {

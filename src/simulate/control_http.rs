@@ -153,8 +153,7 @@ enum Command {
 }
 
 /// Answers a control request.
-#[expect(clippy::unused_async, reason = "the other routes of the dispatcher are asynchronous")]
-pub(super) async fn answer(shared: &Arc<Shared>, operation: &str, call: &Call) -> Response {
+pub(super) fn answer(shared: &Arc<Shared>, operation: &str, call: &Call) -> Response {
     // A page in a browser can send a request here; it can't know the key.
     if call.header(HeaderName::from_static("x-control-key")) != shared.key {
         return json_answer(403, &json!({"error": "the header x-control-key is missing or wrong"}));

@@ -36,6 +36,7 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 pub use bots::{Activity, Awaiting, Change, Live, NewBot, Stored};
 pub use control::{Control, ControlError};
@@ -53,6 +54,7 @@ use world::World;
 pub struct Simulation {
     control: Control,
     port: u16,
+    stopping: CancellationToken,
     tasks: JoinSet<()>,
 }
 
@@ -71,6 +73,7 @@ impl Simulation {
             demo::fill(&mut world);
         }
         let mut tasks = JoinSet::new();
+        let stopping = CancellationToken::new();
         let stimuli = behaviour.map(|behaviour| {
             let (sender, receiver) = mpsc::unbounded_channel();
             world.stimuli = Some(sender);
@@ -78,10 +81,10 @@ impl Simulation {
         });
         let shared = Arc::new(Shared::new(world, format!("http://127.0.0.1:{port}")));
         if let Some((behaviour, receiver)) = stimuli {
-            tasks.spawn(behave::run(Arc::clone(&shared), behaviour, receiver));
+            tasks.spawn(behave::run(Arc::clone(&shared), behaviour, receiver, stopping.clone()));
         }
-        tasks.spawn(server::serve(listener, Arc::clone(&shared)));
-        Ok(Self { control: Control::new(shared), port, tasks })
+        tasks.spawn(server::serve(listener, Arc::clone(&shared), stopping.clone()));
+        Ok(Self { control: Control::new(shared), port, stopping, tasks })
     }
 
     /// The address of the service itself: what `GROK_BOT_BACKEND_URL` names.
@@ -114,8 +117,9 @@ impl Simulation {
         self.control.key()
     }
 
-    /// Ends it and waits until all its tasks are gone. Dropping the future half-way ends it all the same.
+    /// Ends it and waits until the listener, every connection and every Bot is gone. Dropping the future half-way ends it all the same.
     pub async fn stop(mut self) {
-        self.tasks.shutdown().await;
+        self.stopping.cancel();
+        while self.tasks.join_next().await.is_some() {}
     }
 }

@@ -39,7 +39,7 @@ impl Default for Options {
             port: 0,
             account: Account::default(),
             heartbeat: Duration::from_secs(10),
-            stream_lifetime: Duration::from_secs(20 * 60),
+            stream_lifetime: Duration::from_mins(20),
             snapshot_first: true,
             kept_changes: 10_000,
             blob_above_bytes: 512 * 1024,
@@ -105,7 +105,7 @@ pub struct TokenPolicy {
 
 impl Default for TokenPolicy {
     fn default() -> Self {
-        let life = Duration::from_secs(60 * 24 * 3600);
+        let life = Duration::from_hours(60 * 24);
         Self { access_life: life, refresh_life: life, rotate: false, revoke_on_reuse: false, access_renews: true }
     }
 }
@@ -191,4 +191,20 @@ pub struct Quirks {
     pub poll_only_get: bool,
     /// Stored bodies are both hashed and marked `bodyOmitted`.
     pub omitted_with_hash: bool,
+}
+
+impl Quirks {
+    /// The deviations of another implementation, as recorded from it: numbers for strings, defaults written, enum names without prefix,
+    /// lists that are oldest first and ignore their bounds, a re-sent message that is taken as a new one.
+    #[must_use]
+    pub fn other_implementation() -> Self {
+        Self {
+            dialect: Dialect { long_numbers: true, defaults: true, short_enums: true },
+            list_order: ListOrder::OldestFirst,
+            ignore_limit: true,
+            ignore_before_seq: true,
+            forgetful_sends: true,
+            ..Self::default()
+        }
+    }
 }

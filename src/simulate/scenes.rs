@@ -173,8 +173,8 @@ impl Actor {
         let last = {
             let world = self.shared.world();
             let rows = world.transcript(&self.agent, "").into_iter().flat_map(super::state::Transcript::rows);
-            let bodies = rows.filter_map(|row| serde_json::from_str::<serde_json::Value>(&row.body).ok());
-            bodies.filter(|body| body["message"]["type"] == "text" && body["id"] != slip.as_str()).last()
+            let mut bodies = rows.filter_map(|row| serde_json::from_str::<serde_json::Value>(&row.body).ok());
+            bodies.rfind(|body| body["message"]["type"] == "text" && body["id"] != slip.as_str())
         };
         // Longer than the quiet that makes a message of it.
         self.pause(4).await;

@@ -18,6 +18,7 @@ use hyper_util::service::TowerToHyperService;
 use serde_json::{Map, Value};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use super::faults::{Act, Refusal, milliseconds};
 use super::log::Request as Logged;
@@ -86,13 +87,14 @@ pub(super) fn fields(bytes: &[u8]) -> Map<String, Value> {
     url::form_urlencoded::parse(bytes).map(|(name, value)| (name.into_owned(), value.into_owned().into())).collect()
 }
 
-/// Accepts connections until it is dropped; all connections end with it.
-pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
+/// Accepts connections until it is told to stop, or dropped; all connections end with it.
+pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>, stopping: CancellationToken) {
     let routes = Router::new().fallback(dispatch).with_state(shared);
     let service = TowerToHyperService::new(routes);
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
+            () = stopping.cancelled() => return connections.shutdown().await,
             accepted = listener.accept() => {
                 // A refused accept (too many files) concerns one client; the listener stays.
                 let Ok((stream, _)) = accepted else { continue };
@@ -128,7 +130,7 @@ async fn dispatch(State(shared): State<Arc<Shared>>, request: Request) -> Respon
     let call = Call { parts, bytes };
     let path = call.parts.uri.path().to_owned();
     if let Some(operation) = path.strip_prefix("/control/") {
-        return control_http::answer(&shared, operation, &call).await;
+        return control_http::answer(&shared, operation, &call);
     }
     let method = method_name(&path).to_owned();
     let (before, after) = record(&shared, &method, &call);

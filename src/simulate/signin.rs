@@ -205,7 +205,7 @@ pub(super) fn exchange_key(shared: &Shared, call: &Call) -> Response {
     }
     let mut world = shared.world();
     let (present, now) = (world.present.clone(), world.now());
-    let pair = world.tokens.sign_in(&present, now);
+    let pair = world.tokens.of_key(&present, now);
     json_answer(200, &json!({"accessToken": pair.access, "refreshToken": pair.refresh}))
 }
 

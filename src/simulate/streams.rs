@@ -108,7 +108,7 @@ impl World {
         };
         let blobs = &mut self.blobs;
         wire::entry(self.quirks.dialect, row, inline, |row| {
-            let hash: String = Sha256::digest(row.body.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+            let hash = hex(&Sha256::digest(row.body.as_bytes()));
             blobs.insert(hash.clone(), Arc::clone(&row.body));
             hash
         })
@@ -198,4 +198,12 @@ impl World {
             message.list("families", families).at("changedAtMs", now)
         });
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .flat_map(|byte| [byte >> 4, byte & 15])
+        .filter_map(|digit| char::from_digit(digit.into(), 16))
+        .collect()
 }

@@ -129,6 +129,19 @@ impl Tokens {
         Pair { access: self.issue(owner, family, now, false), refresh: self.issue(owner, family, now, true) }
     }
 
+    /// What a key is exchanged for: tokens of an hour that nothing renews (sign-in reference, section 3.4).
+    pub(super) fn of_key(&mut self, owner: &str, now: i64) -> Pair {
+        self.families += 1;
+        let (family, expires_at) = (self.families, now.saturating_add(3_600_000));
+        let mut token = |authorizes| {
+            let token = self.mint(owner, "api_key_token", now, expires_at);
+            let kept = Token { family, owner: owner.into(), renews: false, authorizes, expires_at, spent: false };
+            self.known.insert(token.clone(), kept);
+            token
+        };
+        Pair { access: token(true), refresh: token(false) }
+    }
+
     /// Whose token it is, if it may make calls now.
     pub(super) fn owner(&self, bearer: &str, now: i64) -> Option<&str> {
         let token = self.known.get(bearer)?;
