@@ -11,5 +11,6 @@ pub mod model;
 pub mod platform;
 pub mod records;
 pub mod rpc;
+pub mod simulate;
 pub mod upstream;
 pub mod watch;
