@@ -172,6 +172,8 @@ pub enum Failure {
 /// Facts for `doctor`: no text, no token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Diagnosis {
+    /// Whether the Bots were listed since the account is known.
+    pub listed: bool,
     /// One line a Bot.
     pub bots: Vec<BotDiagnosis>,
     /// Whether the stream is up.

@@ -188,6 +188,7 @@ impl Watch {
             .collect();
         bots.sort_by(|a, b| a.record.cmp(&b.record));
         Diagnosis {
+            listed: self.listed,
             bots,
             connected: self.link.live(),
             last_frame: self.last_frame,

@@ -1,0 +1,237 @@
+//! `demo`: the simulated service, the provider and a small host in one terminal.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::bots::{failure_words, line, title};
+use super::serve::{start, with_signals};
+use super::{Outcome, Problem, config, terminal};
+use crate::config::Config;
+use crate::host::message_id;
+use crate::model::{Message, Meta, Part, RecordId, Version, Widget};
+use crate::records::{Bound, Feed, Handle, Notice, Outcome as Posted, Place, PostRequest, RecordView, SignInState};
+use crate::service::{IndexPlace, Provider};
+use crate::simulate::Options;
+
+const HELP: &str = "输入文字并回车：发给当前 Bot。  /1 /2 …：换一个 Bot。  数字：回答最近的卡片。  /quit：结束。";
+/// How many messages of each Bot are shown at first.
+const FIRST: usize = 6;
+
+pub(super) async fn demo() -> Outcome {
+    let service = start(Options::demo()).await?;
+    let folder = Folder::new()?;
+    let config = config(Some(folder.0.clone()), Some(&service))?;
+    let outcome = run(&config).await;
+    service.stop().await;
+    outcome
+}
+
+async fn run(config: &Config) -> Outcome {
+    config.create_data_dir().map_err(|error| Problem::Failure(format!("数据目录无法使用：{error}。")))?;
+    let stop = CancellationToken::new();
+    let work = Provider::new(config, IndexPlace::Folder)?.during(|handle| host(handle, stop.clone()));
+    with_signals(stop.clone(), work).await
+}
+
+/// Everything that wakes the small host.
+enum Event {
+    Notice(Notice),
+    Line(Option<String>),
+    Settled(Posted),
+    Stop,
+}
+
+struct Host {
+    handle: Handle,
+    feed: Feed,
+    /// In the order of their first appearance: what `/1`, `/2` name.
+    records: Vec<RecordId>,
+    shown: HashMap<RecordId, Place>,
+    current: Option<RecordId>,
+    /// The latest open card of each record.
+    cards: HashMap<RecordId, (String, Arc<Widget>)>,
+    posts: JoinSet<Posted>,
+    posted: u64,
+}
+
+async fn host(handle: Handle, stop: CancellationToken) -> Outcome {
+    terminal::say("模拟服务和插件都在这个终端里运行，不需要账号，也不会连接任何真实服务。");
+    terminal::say(HELP);
+    terminal::say("正在登录模拟账号…");
+    if let Err(reason) = handle.sign_in().await.map_err(|error| error.to_string()).and_then(|link| link) {
+        return Err(Problem::Failure(reason));
+    }
+    let mut host = Host {
+        feed: handle.feed(),
+        handle,
+        records: Vec::new(),
+        shown: HashMap::new(),
+        current: None,
+        cards: HashMap::new(),
+        posts: JoinSet::new(),
+        posted: 0,
+    };
+    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    let mut open = true;
+    loop {
+        let event = tokio::select! {
+            () = stop.cancelled() => Event::Stop,
+            notice = host.feed.next() => Event::Notice(notice),
+            Some(Ok(outcome)) = host.posts.join_next() => Event::Settled(outcome),
+            line = lines.next_line(), if open => Event::Line(line.unwrap_or(None)),
+        };
+        match event {
+            Event::Stop => return Ok(()),
+            Event::Notice(notice) => host.notice(notice),
+            Event::Settled(outcome) => settled(&outcome),
+            // Without a terminal the Bots go on talking until a signal comes.
+            Event::Line(None) => open = false,
+            Event::Line(Some(line)) if line.trim() == "/quit" => return Ok(()),
+            Event::Line(Some(line)) => host.typed(line.trim()),
+        }
+    }
+}
+
+impl Host {
+    fn notice(&mut self, notice: Notice) {
+        match notice {
+            Notice::Status(view) => {
+                if view.status.state == SignInState::SignedIn {
+                    let name = view.status.account.as_ref().map_or("", |account| &account.name);
+                    terminal::say(&format!("已登录：{}", terminal::plain(name)));
+                }
+                if let Some(message) = &view.status.message {
+                    terminal::say(&format!("! {message}"));
+                }
+            }
+            Notice::Put(view) => self.put(&view),
+            Notice::Withdrawn { record, .. } => {
+                terminal::say(&format!("- 会话已撤下：{}", self.name(&record)));
+                self.shown.remove(&record);
+                self.cards.remove(&record);
+                if self.current.as_ref() == Some(&record) {
+                    self.current = None;
+                }
+            }
+            Notice::Head { record, head } => match head {
+                None => drop(self.shown.remove(&record)),
+                Some(_) => self.show_new(&record),
+            },
+            Notice::Activity { record, notice } => {
+                let status = notice.activity.map(|activity| terminal::plain(&activity.status));
+                terminal::say(&format!("  … {}：{}", self.name(&record), status.as_deref().unwrap_or("空闲")));
+            }
+        }
+    }
+
+    fn put(&mut self, view: &RecordView) {
+        let record = view.info.id.clone();
+        let at = self.records.iter().position(|known| *known == record).unwrap_or_else(|| {
+            self.records.push(record.clone());
+            self.records.len() - 1
+        });
+        terminal::say(&format!("+ /{} {}", at + 1, terminal::plain(&title(view))));
+        self.current.get_or_insert_with(|| record.clone());
+        self.show_new(&record);
+    }
+
+    /// Shows what came since the last look; at the first look the newest few.
+    fn show_new(&mut self, record: &RecordId) {
+        let bound = self.shown.get(record).map_or(Bound::Newest, |place| Bound::After(*place));
+        let limit = if bound == Bound::Newest { FIRST } else { 500 };
+        let Ok(page) = self.handle.read(record, bound, limit) else { return };
+        let Some(view) = self.handle.record(record) else { return };
+        for message in &page.messages {
+            terminal::say(&format!("[{}] {}", terminal::plain(&title(&view)), line(&view, message)));
+            self.note_card(record, page.generation, message);
+        }
+        let last = page.messages.last().map(|message| message.number).or(page.head.map(|head| head.number));
+        if let Some(number) = last {
+            let place = Place { generation: u128::from(page.generation), number: u128::from(number) };
+            self.shown.insert(record.clone(), place);
+        }
+    }
+
+    fn note_card(&mut self, record: &RecordId, generation: u64, message: &Message) {
+        match (&message.meta, message.part, message.version) {
+            (_, Part::Answer, _) | (_, _, Version::Delete) => drop(self.cards.remove(record)),
+            (Some(Meta::Widget(widget)), ..) if widget.responded.is_none() && !widget.closed => {
+                let options = widget.options.iter().enumerate();
+                let options: Vec<String> = options.map(|(at, option)| format!("{}={}", at + 1, option.label)).collect();
+                terminal::say(&format!("    输入数字回答：{}", terminal::plain(&options.join("  "))));
+                self.cards.insert(record.clone(), (message.id(generation), Arc::clone(widget)));
+            }
+            _ => {}
+        }
+    }
+
+    fn typed(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        if let Some(number) = text.strip_prefix('/').and_then(|number| number.parse::<usize>().ok()) {
+            match number.checked_sub(1).and_then(|at| self.records.get(at)).cloned() {
+                Some(record) => {
+                    terminal::say(&format!("现在对 {} 说话。", self.name(&record)));
+                    self.current = Some(record);
+                }
+                None => terminal::say(HELP),
+            }
+            return;
+        }
+        let Some(record) = self.current.clone() else { return terminal::say("还没有 Bot，请稍候。") };
+        let card = self.cards.get(&record);
+        let option = text.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+        let chosen = card.and_then(|(id, widget)| Some((id.clone(), widget.options.get(option?)?)));
+        let (text, reply_to) = match chosen {
+            Some((id, option)) => (Arc::clone(&option.label), Some(id)),
+            None => (Arc::from(text), None),
+        };
+        self.posted += 1;
+        let message_id = message_id("demo", record.as_str(), &format!("{}-{}", uuid::Uuid::new_v4(), self.posted));
+        match self.handle.post(PostRequest { record, message_id, text, reply_to }) {
+            Ok(outcome) => {
+                self.posts.spawn(async move {
+                    outcome.await.unwrap_or(Posted::Failed(crate::records::Failure::Unknown))
+                });
+            }
+            Err(_) => terminal::say("这个 Bot 已不在了，请换一个。"),
+        }
+    }
+
+    fn name(&self, record: &RecordId) -> String {
+        self.handle.record(record).map_or_else(|| "Bot".to_owned(), |view| terminal::plain(&title(&view)))
+    }
+}
+
+fn settled(outcome: &Posted) {
+    match outcome {
+        Posted::Completed { .. } => terminal::say("  ✓ 已发送"),
+        Posted::Failed(failure) => terminal::say(&format!("  ✗ {}", failure_words(*failure).1)),
+    }
+}
+
+/// A folder of its own for the demo's data, gone with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Result<Self, Problem> {
+        let path = std::env::temp_dir().join(format!("coda-grok-bot-demo-{}", uuid::Uuid::new_v4()));
+        std::fs::create_dir(&path).map_err(|error| Problem::Failure(format!("无法创建临时目录：{error}。")))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(Path::new(&self.0)) {
+            tracing::warn!(%error, "the demo's folder stays");
+        }
+    }
+}
+
