@@ -5,6 +5,7 @@ pub mod clock;
 pub mod config;
 pub mod connect;
 pub mod disk;
+pub mod host;
 pub mod index;
 pub mod mirror;
 pub mod model;

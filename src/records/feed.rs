@@ -65,6 +65,10 @@ enum Key {
     Withdrawn(RecordId),
 }
 
+/// A head as it was told; `None` inside is the missing one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Head(Option<Cursor>);
+
 /// What is queued of one record, and what its reader has been told.
 #[derive(Debug, Default)]
 struct Row {
@@ -78,7 +82,7 @@ struct Row {
     failure: Option<TurnFailure>,
     told_name: Option<String>,
     /// As last told by a head notice; a put's head doesn't count, so that a settle never lacks its own.
-    told_head: Option<Option<Cursor>>,
+    told_head: Option<Head>,
     told_activity: Option<Activity>,
 }
 
@@ -129,17 +133,17 @@ impl Queue {
         }
     }
 
-    pub(super) fn activity(&mut self, record: &RecordId, notice: &ActivityNotice) {
+    pub(super) fn activity(&mut self, record: &RecordId, busy: bool, failure: Option<&TurnFailure>) {
         let place = match self.rows.get(record).and_then(|row| row.activity) {
             Some(place) => place,
             None => self.place(Key::Activity(record.clone())),
         };
         let row = self.rows.entry(record.clone()).or_default();
         row.activity = Some(place);
-        if notice.activity.is_some() {
+        if busy {
             row.failure = None;
-        } else if notice.failure.is_some() {
-            row.failure.clone_from(&notice.failure);
+        } else if let Some(failure) = failure {
+            row.failure = Some(failure.clone());
         }
     }
 
@@ -181,7 +185,7 @@ impl Queue {
     pub(super) fn pop(&mut self, state: &State) -> Option<Notice> {
         while let Some((_, key)) = self.keys.pop_first() {
             let notice = match key {
-                Key::Status => self.tell_status(state),
+                Key::Status => Some(self.tell_status(state)),
                 Key::Put(record) => self.tell_put(state, &record),
                 Key::Head(record) => self.tell_head(state, record),
                 Key::Activity(record) => self.tell_activity(state, record),
@@ -195,11 +199,11 @@ impl Queue {
     }
 
     /// Names only records whose put was told: the page is a notice like the others.
-    fn tell_status(&mut self, state: &State) -> Option<Notice> {
+    fn tell_status(&mut self, state: &State) -> Notice {
         self.status = None;
         let mut view = state.status_view();
         view.items.retain(|(record, _)| self.rows.get(record).is_some_and(|row| row.known));
-        Some(Notice::Status(view))
+        Notice::Status(view)
     }
 
     fn tell_put(&mut self, state: &State, record: &RecordId) -> Option<Notice> {
@@ -220,10 +224,10 @@ impl Queue {
         let row = self.rows.get_mut(&record)?;
         row.head = None;
         let head = state.view(&record)?.head;
-        if row.told_head == Some(head) {
+        if row.told_head == Some(Head(head)) {
             return None;
         }
-        row.told_head = Some(head);
+        row.told_head = Some(Head(head));
         Some(Notice::Head { record, head })
     }
 

