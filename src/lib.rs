@@ -1,6 +1,7 @@
 //! The Grok Bot record provider for Coda.
 
 pub mod auth;
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod connect;
@@ -12,6 +13,7 @@ pub mod model;
 pub mod platform;
 pub mod records;
 pub mod rpc;
+pub mod service;
 pub mod simulate;
 pub mod upstream;
 pub mod watch;

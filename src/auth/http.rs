@@ -1,5 +1,6 @@
 //! The sign-in endpoints over HTTP.
 
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use oauth2::{PkceCodeVerifier, RefreshToken};
@@ -11,6 +12,7 @@ use super::endpoint::{Answer, Endpoint, PollForm, Unanswered};
 use super::wire::{CLIENT_ID, GRANT_REFRESH, PollRequest, TokenRequest};
 use crate::clock;
 use crate::config::Address;
+use crate::connect::Http;
 use crate::model::Wall;
 
 /// From the request's start to the end of its body.
@@ -22,20 +24,28 @@ const JSON: &str = "application/json";
 /// [`Endpoint`] on the service.
 #[derive(Debug)]
 pub struct HttpEndpoint {
-    client: Client,
+    http: Arc<Http>,
     backend: Address,
 }
 
 impl HttpEndpoint {
-    /// `client` must follow no redirects: a 307 would hand the verifier or the refresh token to another host.
+    /// The clients of `http` follow no redirects: a 307 would hand the verifier or the refresh token to another host. The one that is needed is
+    /// built at the first call.
     #[must_use]
-    pub fn new(client: Client, backend: Address) -> Self {
-        Self { client, backend }
+    pub fn new(http: Arc<Http>, backend: Address) -> Self {
+        Self { http, backend }
+    }
+
+    fn client(&self) -> Result<&Client, Unanswered> {
+        self.http.client(self.backend.url()).map_err(|error| Unanswered(error.to_string()))
     }
 
     fn post(&self, path: &str, body: Result<Vec<u8>, serde_json::Error>) -> Task<Result<Answer, Unanswered>> {
         match body {
-            Ok(body) => ask(self.client.post(self.backend.at(path)).body(body)),
+            Ok(body) => match self.client() {
+                Ok(client) => ask(client.post(self.backend.at(path)).body(body)),
+                Err(error) => Box::pin(async { Err(error) }),
+            },
             // Strings always serialise; said rather than unwrapped.
             Err(_) => Box::pin(async { Err(Unanswered("the request can't be written".to_owned())) }),
         }
@@ -51,7 +61,10 @@ impl Endpoint for HttpEndpoint {
             PollForm::Get => {
                 let mut url = self.backend.at(PATH);
                 url.query_pairs_mut().append_pair("uuid", uuid).append_pair("verifier", verifier);
-                ask(self.client.get(url))
+                match self.client() {
+                    Ok(client) => ask(client.get(url)),
+                    Err(error) => Box::pin(async { Err(error) }),
+                }
             }
         }
     }
@@ -128,18 +141,9 @@ mod tests {
     use super::*;
     use crate::auth::jwt::tests::token;
     use crate::auth::{Keeper, SignIn as _};
+    use crate::connect::Reach;
 
     const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
-
-    /// As the program builds its clients: no redirects, no proxy for loopback.
-    fn client() -> Client {
-        static PROVIDER: Once = Once::new();
-        PROVIDER.call_once(|| {
-            // Another test of this process may have installed the same one.
-            let _ = rustls::crypto::ring::default_provider().install_default();
-        });
-        Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy().build().unwrap()
-    }
 
     /// A service that answers each connection with the next of `replies` (nothing: it hangs up) and gives back what it was asked.
     struct Fake {
@@ -164,7 +168,10 @@ mod tests {
                 }
                 requests
             });
-            Self { endpoint: HttpEndpoint::new(client(), Address::parse(&base, true).unwrap()), asked }
+            Self {
+                endpoint: HttpEndpoint::new(Arc::new(Http::new(Reach::Loopback)), Address::parse(&base, true).unwrap()),
+                asked,
+            }
         }
 
         async fn requests(mut self) -> Vec<String> {

@@ -51,10 +51,7 @@ pub(super) async fn read(config: &Config, bot: &str, follow: bool, limit: u16, j
         let page = page.map_err(|_| Problem::Failure(why(&handle, "会话还没有读完，请稍后再试。")))??;
         show(&view, page.generation, &page.messages, json);
         if follow {
-            let from = Place {
-                generation: u128::from(page.generation),
-                number: page.head.map_or(0, |head| u128::from(head.number)),
-            };
+            let from = Place { generation: u128::from(page.generation), number: page.head.map_or(0, u128::from) };
             tokio::select! {
                 done = tail(&handle, &mut feed, &view, from, json) => done,
                 _ = tokio::signal::ctrl_c() => Ok(()),
@@ -67,7 +64,12 @@ pub(super) async fn read(config: &Config, bot: &str, follow: bool, limit: u16, j
 }
 
 /// The newest page, once the record can be read.
-async fn newest(handle: &Handle, feed: &mut Feed, record: &RecordId, limit: u16) -> Result<crate::records::Page, Problem> {
+async fn newest(
+    handle: &Handle,
+    feed: &mut Feed,
+    record: &RecordId,
+    limit: u16,
+) -> Result<crate::records::Page, Problem> {
     loop {
         match handle.read(record, Bound::Newest, usize::from(limit)) {
             Ok(page) => return Ok(page),
@@ -103,7 +105,7 @@ async fn tail(handle: &Handle, feed: &mut Feed, view: &RecordView, mut place: Pl
             Err(ReadError::NotFound) => return Err(gone()),
         }
         match feed.next().await {
-            Notice::Activity { record: of, notice } if of == *record && !json => {
+            Notice::Activity { record: of, notice, .. } if of == *record && !json => {
                 let status = notice.activity.map(|activity| terminal::plain(&activity.status));
                 terminal::complain(&format!("… {}", status.as_deref().unwrap_or("空闲")));
             }

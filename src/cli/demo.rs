@@ -122,7 +122,7 @@ impl Host {
                 None => drop(self.shown.remove(&record)),
                 Some(_) => self.show_new(&record),
             },
-            Notice::Activity { record, notice } => {
+            Notice::Activity { record, notice, .. } => {
                 let status = notice.activity.map(|activity| terminal::plain(&activity.status));
                 terminal::say(&format!("  … {}：{}", self.name(&record), status.as_deref().unwrap_or("空闲")));
             }
@@ -150,7 +150,7 @@ impl Host {
             terminal::say(&format!("[{}] {}", terminal::plain(&title(&view)), line(&view, message)));
             self.note_card(record, page.generation, message);
         }
-        let last = page.messages.last().map(|message| message.number).or(page.head.map(|head| head.number));
+        let last = page.messages.last().map(|message| message.number).or(page.head);
         if let Some(number) = last {
             let place = Place { generation: u128::from(page.generation), number: u128::from(number) };
             self.shown.insert(record.clone(), place);
@@ -196,9 +196,8 @@ impl Host {
         let message_id = message_id("demo", record.as_str(), &format!("{}-{}", uuid::Uuid::new_v4(), self.posted));
         match self.handle.post(PostRequest { record, message_id, text, reply_to }) {
             Ok(outcome) => {
-                self.posts.spawn(async move {
-                    outcome.await.unwrap_or(Posted::Failed(crate::records::Failure::Unknown))
-                });
+                self.posts
+                    .spawn(async move { outcome.await.unwrap_or(Posted::Failed(crate::records::Failure::Unknown)) });
             }
             Err(_) => terminal::say("这个 Bot 已不在了，请换一个。"),
         }
@@ -234,4 +233,3 @@ impl Drop for Folder {
         }
     }
 }
-

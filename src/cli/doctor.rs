@@ -77,7 +77,9 @@ fn folder(config: &Config) -> Check {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             Check { name, good: true, says: format!("数据目录 {path} 还没有创建，登录时会创建。") }
         }
-        Err(error) => Check { name, good: false, says: format!("数据目录 {path} 无法读取（{error}）；请检查权限。") },
+        Err(error) => Check {
+            name, good: false, says: format!("数据目录 {path} 无法读取（{error}）；请检查权限。")
+        },
         Ok(meta) => {
             let mode = meta.permissions().mode() & 0o777;
             let good = meta.is_dir() && mode & 0o077 == 0;
@@ -99,7 +101,9 @@ fn lock(config: &Config) -> Check {
     match FolderLock::try_acquire(&config.data_dir) {
         Ok(_) => Check { name, good: true, says: "没有插件在使用数据目录。".to_owned() },
         // A running provider is as it should be.
-        Err(LockError::Held(Some(holder))) => Check { name, good: true, says: format!("插件正在运行（{holder}）。") },
+        Err(LockError::Held(Some(holder))) => {
+            Check { name, good: true, says: format!("插件正在运行（{holder}）。") }
+        }
         Err(LockError::Held(None)) => Check { name, good: true, says: "插件正在运行。".to_owned() },
         Err(error @ LockError::Disk(_)) => Check { name, good: false, says: error.sentence() },
     }
@@ -135,7 +139,9 @@ fn clock_check(found: &Diagnosis) -> Check {
             Check { name, good: true, says: format!("本机时钟与服务相差 {} 秒。", skew / 1000) }
         }
         Some(skew) => {
-            Check { name, good: false, says: format!("本机时钟与服务相差 {} 秒；请校准系统时间。", skew / 1000) }
+            Check {
+                name, good: false, says: format!("本机时钟与服务相差 {} 秒；请校准系统时间。", skew / 1000)
+            }
         }
     }
 }

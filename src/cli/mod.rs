@@ -56,15 +56,6 @@ enum Command {
         #[arg(long, value_name = "URL")]
         connect: Option<String>,
     },
-    /// The provider with a page in the browser as its host
-    Preview {
-        /// Against the embedded simulated service: nothing needs an account
-        #[arg(long)]
-        demo: bool,
-        /// The page's port on 127.0.0.1 (0: any)
-        #[arg(long, default_value_t = 0)]
-        port: u16,
-    },
     /// Sign in by a link
     SignIn {
         /// JSON lines for scripts
@@ -198,7 +189,6 @@ async fn command(cli: Cli) -> Outcome {
     let config = || config(data_dir.clone(), None);
     match cli.command {
         Command::Serve { connect } => serve::serve(&config()?, connect).await,
-        Command::Preview { demo, port } => serve::preview(data_dir, demo, port).await,
         Command::SignIn { json } => sign_in::sign_in(&config()?, json).await,
         Command::SignOut { json } => sign_in::sign_out(&config()?, json).await,
         Command::Status { json } => sign_in::status(&config()?, json).await,

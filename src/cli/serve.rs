@@ -1,7 +1,5 @@
 //! `serve`, `preview`, `simulate`: what runs until it is told to stop.
 
-use std::path::PathBuf;
-
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 

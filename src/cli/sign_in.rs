@@ -22,7 +22,9 @@ pub(super) async fn sign_in(config: &Config, json: bool) -> Outcome {
         let expires = terminal::time(attempt.expires_at);
         terminal::json(&json!({"state": "confirming", "url": attempt.url, "expiresAt": expires}));
     } else {
-        terminal::say("请在浏览器里打开这个链接并确认登录，或用手机扫描二维码（手机上可能还要再点一次「继续」Continue）：");
+        terminal::say(
+            "请在浏览器里打开这个链接并确认登录，或用手机扫描二维码（手机上可能还要再点一次「继续」Continue）：",
+        );
         terminal::say(&format!("\n{}\n", attempt.url));
         if let Some(code) = terminal::qr(&attempt.url) {
             terminal::say(&code);

@@ -201,7 +201,9 @@ impl Gate {
         match self.states.wait_for(|state| !matches!(state, Folder::Waiting)).await.as_deref() {
             Ok(Folder::Ours(handle)) => Ok(handle.clone()),
             Ok(Folder::GivenUp(unavailable)) => Err(unavailable.clone()),
-            Ok(Folder::Waiting) | Err(_) => Err(Unavailable { message: "插件正在停止，请稍后重试。".to_owned() }),
+            Ok(Folder::Waiting) | Err(_) => {
+                Err(Unavailable { message: "插件正在停止，请稍后重试。".to_owned() })
+            }
         }
     }
 }

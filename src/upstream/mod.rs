@@ -15,7 +15,7 @@ mod convert;
 pub mod http;
 mod wire;
 
-pub use http::HttpUpstream;
+pub use http::{HttpUpstream, Limits};
 
 use crate::model::{AgentId, Bot, Cursor, Delete, EntryId, LiveState, Malformed, Row, RowBody, TurnFailure, Wall};
 
