@@ -3,6 +3,8 @@
 //! A [`Field`] never fails on a type: it says absent, odd, or what it is. Lists keep their elements raw, and each is read on its own. What the
 //! fields mean is `convert`'s business.
 
+#![expect(clippy::struct_field_names, reason = "the names are the wire's")]
+
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
