@@ -265,10 +265,9 @@ impl ServiceError {
                 | Code::Internal
                 | Code::Unknown,
             ) => transient,
-            Some(Code::AlreadyExists | Code::DataLoss) => Kind::Permanent,
             // An end frame with an error that names no code we know: a newer server's, or a cut one. Reconnecting is right for both.
             None if self.status.is_none() => transient,
-            None => Kind::Permanent,
+            Some(Code::AlreadyExists | Code::DataLoss) | None => Kind::Permanent,
         }
     }
 

@@ -104,9 +104,7 @@ impl Decoder {
 }
 
 /// The request of a stream: the payload in exactly one envelope.
-///
-/// # Panics
-/// Never: a request is far below 4 GiB (it names at most 256 cursors); a longer one would be written with a saturated length.
+/// A request names at most 256 cursors, so the four bytes of its length always suffice.
 pub fn envelope(payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
     let mut bytes = Vec::with_capacity(HEADER + payload.len());

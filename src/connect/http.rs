@@ -349,4 +349,43 @@ mod tests {
         assert!(http.client(&url).is_ok());
         assert!(http.outside.get().is_none(), "built when first used");
     }
+
+    /// The environment of a process can't be changed under other tests, so this one runs itself again in a process of its own.
+    #[tokio::test]
+    async fn a_proxy_of_the_environment_is_for_https_elsewhere_alone() {
+        use super::super::testing::{Peer, answer};
+
+        const CHILD: &str = "CONNECT_PROXY_CHILD";
+        const LIMIT: Duration = Duration::from_secs(9);
+        if let Ok(peer) = std::env::var(CHILD) {
+            let http = Http::new(Reach::Anywhere);
+            let elsewhere = Url::parse("https://elsewhere.test/?sig=secret").unwrap();
+            let error = http.get(elsewhere, LIMIT, 9).await.unwrap_err();
+            assert!(matches!(&error, Error::NotSent(text) if !text.contains("secret")), "{error:?}");
+            for url in [peer.clone(), peer.replace("127.0.0.1", "localhost")] {
+                let body = http.get(Url::parse(&url).unwrap(), LIMIT, 9).await;
+                assert_eq!(body.unwrap().as_deref(), Some(&b"direct"[..]));
+            }
+            let local = Url::parse(&peer.replace("http:", "https:")).unwrap();
+            let brief = Duration::from_millis(300);
+            assert!(http.get(local, brief, 9).await.is_err(), "no TLS there");
+            return;
+        }
+        let mut proxy = Peer::start(vec![answer("403 Forbidden", "", "")]).await;
+        let peer = Peer::start(vec![answer("200 OK", "", "direct")]).await;
+        let address = proxy.base().to_string();
+        let output = tokio::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "connect::http::tests::a_proxy_of_the_environment_is_for_https_elsewhere_alone"])
+            .env(CHILD, peer.base().to_string())
+            .envs(["HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY"].map(|name| (name, address.clone())))
+            .envs([("NO_PROXY", ""), ("https_proxy", ""), ("http_proxy", ""), ("no_proxy", "")])
+            .output()
+            .await
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "the child ran this test");
+        let request = proxy.request().await.head;
+        assert!(request.starts_with("connect elsewhere.test:443 http/1.1"), "{request}");
+        assert_eq!(proxy.waiting(), 0, "nothing else went there");
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 
 use super::{BaseUrl, Http, Reach};
@@ -18,6 +18,8 @@ pub(crate) enum Step {
     Send(Vec<u8>),
     /// Waits.
     Pause(Duration),
+    /// Waits until the test says so.
+    Gate(Arc<Notify>),
     /// Keeps the connection open and says nothing more.
     Hold,
     /// Breaks the connection with a reset instead of closing it.
@@ -104,6 +106,7 @@ async fn serve(mut stream: TcpStream, script: Vec<Step>, heard: mpsc::UnboundedS
                 }
             }
             Step::Pause(time) => tokio::time::sleep(time).await,
+            Step::Gate(gate) => gate.notified().await,
             Step::Hold => std::future::pending().await,
             Step::Reset => {
                 stream.set_zero_linger().unwrap();

@@ -3,11 +3,11 @@
 //! One odd record never costs its neighbours anything: it is a [`Malformed`], counted by the loop, and the rest is read. Only an answer that as a
 //! whole isn't what was asked for is an error.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::wire::{self, Field, FromJson, Name, Odd, Said};
@@ -141,9 +141,8 @@ fn listed(agent: &wire::Agent<'_>) -> Listed {
     let shared = matches!(&agent.visibility, Field::Is(value) if value.is(VISIBILITY, "TEAM", TEAM));
     match agent.viewer_is_owner {
         Field::Is(Said::No) => return Listed::Another,
-        Field::Is(Said::Yes) => {}
         Field::Absent | Field::Odd if shared => return Listed::Another,
-        Field::Absent | Field::Odd => {}
+        Field::Is(Said::Yes) | Field::Absent | Field::Odd => {}
     }
     let text = |field: &wire::Text<'_>| match field {
         Field::Is(text) => text.to_string(),
@@ -166,7 +165,7 @@ pub(super) fn page(body: &[u8]) -> Result<Page, Unreadable> {
     let generation = generation(wire.generation).map_err(|Odd| Unreadable("generation isn't a whole number"))?;
     let (mut rows, malformed) = rows(&entries);
     // Newest first, as the service does it; some servers answer oldest first.
-    rows.sort_by(|a, b| b.seq.cmp(&a.seq));
+    rows.sort_by_key(|row| Reverse(row.seq));
     Ok(Page { rows, generation, malformed })
 }
 
@@ -230,7 +229,7 @@ fn read_frame(text: &str, wire: wire::Frame<'_>, out: &mut VecDeque<Frame>) -> F
     let name = match *cases {
         [name] => name,
         [] => {
-            let keys = serde_json::from_str::<BTreeMap<String, IgnoredAny>>(text).unwrap_or_default();
+            let keys = serde_json::from_str::<BTreeMap<String, &RawValue>>(text).unwrap_or_default();
             let kind = keys.keys().next().map_or_else(|| "".into(), |key| text::name(key));
             return Frame::Other { kind, unknown: true };
         }
