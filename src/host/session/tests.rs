@@ -115,6 +115,7 @@ async fn h4_past_16_mib_waiting_the_host_is_not_read_until_it_drains() {
     let id = info("a").id;
     let text = "x".repeat(1024 * 1024);
     rig.publisher.append(&id, (3..6).map(|number| message(number, &text)).collect(), 5);
+    assert_eq!(said(&mut rig.host).await, "head 1:5");
     let params = json!({"record": record("a")});
     let mut asked = vec![];
     let mut refused = 0;
@@ -681,8 +682,13 @@ async fn h17_a_run_is_settled_once_behind_the_head_that_covers_it() {
     // The same run again before its end: accepted, sent for once, settled once.
     rig.host.call("session/post", post("r1", "hi")).await.unwrap();
     let sent = rig.post().await;
+    // Another head fills the transport, so that head and outcome both wait for room: a settle that took the short way would come first.
+    rig.publisher.append(&info("b").id, vec![], 9);
+    tokio::time::sleep(Duration::from_millis(1)).await;
     rig.publisher.append(&sent.record, vec![message(3, "hi")], 3);
     sent.settle.send(completed(3)).unwrap();
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(said(&mut rig.host).await, "head 1:9");
     let head = rig.host.next().await;
     assert_eq!(head["params"]["head"], "1:3");
     let settled = rig.host.next().await;
