@@ -68,7 +68,7 @@ test("a bound Coda is tried too", async (t) => {
 });
 
 test("a command line that hangs is given up", async (t) => {
-  const { code, stdout } = await net(t, newHome(t), { script: '[ "$1" = version ] && exit 0\nexec /bin/sleep 60' }, { PATH_EXTRA: "" });
+  const { code, stdout } = await net(t, newHome(t), { script: '[ "$1" = version ] && exit 0\nexec /bin/sleep 60' }, { speed: 20 });
   assert.equal(code, 1);
   assert.match(stdout, /installed, version unknown\nFAIL {2}daemon: .*does not answer/);
 });
