@@ -294,13 +294,13 @@ const CONFLICTS = {
 function refusal({ status, text }, { binding, proxy }) {
   const body = parseObject(text) ?? {};
   const { code, message } = isObject(body.error) ? body.error : body;
-  const said = [code, message].filter(isText).map(quote).join(": ");
+  const said = [`${status}`, code, message].filter(isText).map(quote).join(": ");
   const refused = (advice) => new Failure(advice, { certain: true });
-  if (status === 502 && code === "agent_error") return new Failure(`Coda reports: ${said}`);
+  if (status === 502 && code === "agent_error") return new Failure(`Coda reports an error (${said}).`);
   if (status === 503 && code === "connection_lost") {
     return new Failure("Coda lost the connection to this Bot's session before it answered (connection_lost). Try again in a minute.");
   }
-  if (status >= 500) return new Failure(proxy ? `Coda can't be reached through ${proxy} (${status}). ${NEXT_NET}` : `Coda answered ${status} ${said}. Try again later.`);
+  if (status >= 500) return new Failure(proxy ? `Coda can't be reached through ${proxy} (${status}). ${NEXT_NET}` : `Coda answers ${said}. Try again later.`);
   if (status >= 300 && status < 400) {
     return refused(`The bound address answers with a redirect (${status}). It is not followed: the token is for the bound address alone. ${REBIND}`);
   }
@@ -310,7 +310,7 @@ function refusal({ status, text }, { binding, proxy }) {
   if (binding) return refused(`Coda does not accept this code (${status}): a code works once and for 10 minutes. ${REBIND}`);
   if (status === 401) return refused(`Coda no longer accepts this binding (401): it was replaced or withdrawn. ${REBIND}`);
   if (status === 413) return refused("The request is too large for Coda (413). Shorten the arguments.");
-  return refused(`Coda refuses this (${status} ${said}). Check the arguments, or tell the user.`);
+  return refused(`Coda refuses this (${said}). Check the arguments, or tell the user.`);
 }
 
 /** POST JSON, get a JSON object, or fail with advice. */
@@ -349,9 +349,8 @@ async function bind(text, code) {
   const record = await withLock(async (save) => {
     const store = readStore({ replacing: true }); // before the code is spent
     const { token, record } = await post(`${address}/v1/remote-caller/bind`, { code }, { proxy: store.proxy, binding: true });
-    if (!/^[\x21\x23-\x5b\x5d-\x7e]{1,4096}$/.test(token ?? "") || !isText(record) || !/^[^\u0000-\u001f\u007f]{1,1024}$/.test(record)) {
-      throw new Failure(`Coda's answer holds no token and record. ${REBIND}`);
-    }
+    const sound = isText(token) && /^[\x21\x23-\x5b\x5d-\x7e]{1,4096}$/.test(token) && isText(record) && /^[^\u0000-\u001f\u007f]{1,1024}$/.test(record);
+    if (!sound) throw new Failure(`Coda's answer holds no token and record. ${REBIND}`);
     secrets.add(token);
     const others = store.records.filter((entry) => entry.record !== record);
     save({ ...store, records: [...others, { record, address, token, boundAt: new Date().toISOString() }] });
@@ -417,8 +416,8 @@ async function net() {
   pass("tailnet client", `installed, ${quote(version.stdout).split(" ")[0] || "version unknown"}`);
 
   const state = parseObject((await tailscale("status", "--json", "--peers=false")).stdout);
+  const systemd = fs.existsSync("/run/systemd/system");
   if (!isText(state?.BackendState)) {
-    const systemd = fs.existsSync("/run/systemd/system");
     return fail("daemon", "not running, or it does not answer", systemd ? `${sudo}systemctl start tailscaled` : userspace);
   }
   pass("daemon", "running");
@@ -451,7 +450,7 @@ async function net() {
     const proxies = await Promise.all(candidates.map((each) => isProxy(each, own[0])));
     const working = candidates.filter((_, index) => proxies[index]);
     const nothing = `no device on this computer carries the tailnet, and no HTTP proxy answers at ${candidates.join(" or ")}`;
-    if (working.length === 0) return fail("path", nothing, `stop the daemon, then start it with: ${userspace}`);
+    if (working.length === 0) return fail("path", nothing, `${sudo}${systemd ? "systemctl stop" : "pkill -x"} tailscaled; ${userspace}`);
     const leads = await Promise.all(working.map(async (each) => (await Promise.all(addresses.map((address) => answers(address, each)))).includes(true)));
     proxy = working.find((_, index) => leads[index]) ?? working[0]; // rather one that leads to a bound Coda
     pass("path", `through the userspace proxy ${proxy}`);
@@ -521,7 +520,6 @@ async function callTool(record, { name, arguments: args = {} }, control) {
     const text = typeof result === "string" ? result : JSON.stringify(result);
     return { content: [{ type: "text", text }], ...(isObject(result) && { structuredContent: result }) };
   } catch (error) {
-    if (!(error instanceof Failure)) throw error;
     const uncertain = " The ticket may have been filed all the same: look with coda_workflow_status first, then repeat coda_file_ticket with the same key.";
     return { content: [{ type: "text", text: error.message + (ticket && !error.certain ? uncertain : "") }], isError: true };
   }
@@ -538,7 +536,7 @@ async function mcp(id) {
   const pending = new Set(); // work whose answer is still to be sent
   let legacyVersion; // of the last initialize; it decides about batches only
 
-  const isId = (id) => typeof id === "string" || Number.isInteger(id);
+  const isId = (id) => typeof id === "string" || Number.isSafeInteger(id);
   const send = (message) => process.stdout.write(scrub(JSON.stringify(message)) + "\n");
   // Without an id where none could be read: MCP knows no null id.
   const failed = (code, message, id, data) => ({ jsonrpc: "2.0", ...(id !== undefined && { id }), error: { code, message, ...(data && { data }) } });
@@ -632,7 +630,8 @@ async function mcp(id) {
   let size = 0;
   const gather = (bytes) => {
     size += bytes.length;
-    parts = size <= MAX_LINE_BYTES ? [...parts, bytes] : [];
+    if (size <= MAX_LINE_BYTES) parts.push(bytes);
+    else parts = [];
   };
   const finish = () => {
     if (size > MAX_LINE_BYTES) send(failed(-32600, `A message may have at most ${MAX_LINE_BYTES} bytes`));

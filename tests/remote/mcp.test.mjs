@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import fs from "node:fs";
+import path from "node:path";
 import { test } from "node:test";
 import { Coda } from "./support/coda.mjs";
 import { Mcp, RECORD_A, RECORD_B, bound, modernMeta, newHome, run } from "./support/run.mjs";
@@ -99,14 +101,14 @@ const refusals = {
   "409 archived": [(send) => send(409, { code: "archived", message: "x" }), /take it out.*409 archived/, false],
   "409 remote_unsupported": [(send) => send(409, { code: "remote_unsupported" }), /update and activate.*409 remote_unsupported/, false],
   "409 nested code": [(send) => send(409, { error: { code: "archived", message: "x" } }), /take it out.*409 archived/, false],
-  "409 of another kind": [(send) => send(409, { code: "toString", message: "why" }), /409 toString: why.*tell the user/, false],
+  "409 of another kind": [(send) => send(409, { code: "toString", message: "why" }), /409: toString: why.*tell the user/, false],
   "429": [(send) => send(429, {}), /429.*minute/, false],
   "502 agent_error": [(send) => send(502, { code: "agent_error", message: "no such 线程" }), /no such 线程/, true],
   "503 connection_lost": [(send) => send(503, { code: "connection_lost" }), /connection_lost.*again/, true],
   "404": [(send) => send(404, {}), /no remote entry.*5\.7\.0/, false],
   "413": [(send) => send(413, {}), /too large.*Shorten/, false],
-  "400": [(send) => send(400, { code: "bad_params", message: "thread is missing" }), /400 bad_params: thread is missing.*Check the arguments/, false],
-  "500 without a word": [(send, response) => response.writeHead(500).end("oops"), /answered 500\. Try again/, true],
+  "400": [(send) => send(400, { code: "bad_params", message: "thread is missing" }), /400: bad_params: thread is missing.*Check the arguments/, false],
+  "500 without a word": [(send, response) => response.writeHead(500).end("oops"), /answers 500\. Try again/, true],
   "302": [(send, response) => response.writeHead(302, { location: "http://127.0.0.1:1/" }).end(), /redirect \(302\).*not followed/, false],
   "308": [(send, response) => response.writeHead(308, { location: "/v1/remote-caller" }).end(), /redirect \(308\)/, false],
   "101": [(send, response) => response.socket.end("HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n"), /broke off/, true],
@@ -182,6 +184,19 @@ test("rebinding heals a running server; unbinding stops it", async (t) => {
   assert.equal((await mcp.call(2, "coda_machines")).result.isError, undefined);
   await run(home, ["unbind"]);
   assert.match(textOf(await mcp.call(3, "coda_machines")), /No record is bound/);
+});
+
+test("a store that went bad under a running server is a tool error too", async (t) => {
+  const { home, mcp } = await ready(t);
+  await mcp.initialize();
+  fs.writeFileSync(path.join(home, "bindings.json"), "{");
+  assert.match(textOf(await mcp.call(1, "coda_machines")), /damaged.*Move it away/);
+  fs.rmSync(home, { recursive: true });
+  fs.symlinkSync("/", home);
+  const refused = await mcp.call(2, "coda_machines");
+  assert.equal(refused.result.isError, true);
+  assert.match(textOf(refused), /symbolic link/);
+  fs.unlinkSync(home);
 });
 
 test("two Bots on one computer: each server uses its own record, and none is guessed", async (t) => {
@@ -273,6 +288,7 @@ test("malformed requests get the right error, and the next one is answered", asy
     ['{"jsonrpc":"1.0","id":"a","method":"ping"}', -32600],
     ['{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600],
     ['{"jsonrpc":"2.0","id":1.5,"method":"ping"}', -32600],
+    ['{"jsonrpc":"2.0","id":9007199254740993,"method":"ping"}', -32600],
     ['{"jsonrpc":"2.0","id":{},"method":"ping"}', -32600],
     ['{"jsonrpc":"2.0","id":"b","method":7}', -32600, "b"],
     ['{"jsonrpc":"2.0","id":"c","method":"ping","params":[]}', -32602, "c"],
@@ -288,9 +304,10 @@ test("malformed requests get the right error, and the next one is answered", asy
     mcp.write(line + "\n");
     const after = await mcp.request(`after ${line}`, "ping");
     assert.deepEqual(after.result, {});
-    const [answer, ...more] = mcp.messages.slice(count).filter((message) => message !== after);
+    // Answers may overtake each other.
+    const answer = await mcp.next((message) => message.error && mcp.messages.indexOf(message) >= count);
     assert.equal(code(answer), expected, line);
-    assert.deepEqual([answer.id, Object.hasOwn(answer, "id"), more.length], [id, id !== undefined, 0], line);
+    assert.deepEqual([answer.id, Object.hasOwn(answer, "id"), mcp.messages.length], [id, id !== undefined, count + 2], line);
   }
   const count = mcp.messages.length;
   for (const quiet of ["", "  ", "\r", '{"jsonrpc":"2.0","id":1,"result":{}}', '{"jsonrpc":"2.0","id":1,"error":{}}', '{"jsonrpc":"2.0","method":"notifications/nope"}']) {
@@ -340,14 +357,16 @@ test("batches: answered under 2025-03-26, refused under the others", async (t) =
   mcp.send([{ jsonrpc: "2.0", method: "notifications/nope" }]);
   mcp.send([]);
   await mcp.request("after", "ping");
-  assert.deepEqual(mcp.messages.slice(count).map(code), [-32600, undefined], "nothing for notifications, an error for an empty batch");
+  const empty = await mcp.next((message) => message.error && mcp.messages.indexOf(message) >= count);
+  assert.deepEqual([code(empty), mcp.messages.length], [-32600, count + 2], "nothing for notifications, an error for an empty batch");
 
   for (const version of ["2024-11-05", "2025-06-18", "2025-11-25"]) {
     await mcp.initialize(version);
     count = mcp.messages.length;
     mcp.send(batch);
     await mcp.request(`after ${version}`, "ping");
-    assert.deepEqual(mcp.messages.slice(count).map(code), [-32600, undefined], version);
+    const refused = await mcp.next((message) => message.error && mcp.messages.indexOf(message) >= count);
+    assert.deepEqual([code(refused), mcp.messages.length], [-32600, count + 2], version);
   }
 });
 
