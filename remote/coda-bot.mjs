@@ -138,10 +138,13 @@ function writeStore({ proxy, records, old }) {
     fs.fchmodSync(fd, 0o600); // an odd umask may have taken even our own bits
     fs.writeFileSync(fd, JSON.stringify({ version: 2, proxy, records }, null, 2) + "\n");
     fs.fsyncSync(fd);
+    fs.renameSync(temporary, storeFile());
+  } catch (error) {
+    fs.rmSync(temporary, { force: true });
+    throw new Failure(`The store could not be saved (${quote(error.message)}). A bind code is spent by now: ${REBIND}`);
   } finally {
     fs.closeSync(fd);
   }
-  fs.renameSync(temporary, storeFile());
 }
 
 /**

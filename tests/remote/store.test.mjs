@@ -198,3 +198,17 @@ test("a bind waits for a live one, and saves nothing once its own lock was taken
   assert.match(stderr, /lost the lock.*nothing was saved/);
   assert.deepEqual(JSON.parse(fs.readFileSync(file(home), "utf8")).records.map(({ record }) => record), [RECORD_B]);
 });
+
+test("a save that fails leaves no copy of the token behind, and says that the code is spent", async (t) => {
+  const coda = await Coda.start(t);
+  const home = newHome(t);
+  coda.onRequest = (request, response, send) => {
+    coda.onRequest = undefined;
+    fs.mkdirSync(file(home)); // nothing can be renamed over a folder
+    send(200, { token: "can-not-be-saved", record: RECORD_A });
+  };
+  const { code, stderr } = await run(home, ["bind", coda.address, "code"]);
+  assert.equal(code, 1);
+  assert.match(stderr, /could not be saved.*Bind/);
+  assert.deepEqual(fs.readdirSync(home), ["bindings.json"]);
+});
