@@ -141,7 +141,7 @@ function writeStore({ proxy, records, old }) {
     fs.renameSync(temporary, storeFile());
   } catch (error) {
     fs.rmSync(temporary, { force: true });
-    throw new Failure(`The store could not be saved (${quote(error.message)}). A bind code is spent by now: ${REBIND}`);
+    throw new Failure(`The store could not be saved (${quote(error.message)}). If this was a bind, its code is spent. ${REBIND}`);
   } finally {
     fs.closeSync(fd);
   }
