@@ -21,9 +21,7 @@ const CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/remote/coda-bot.mjs")
 async fn coda(tasks: &mut JoinSet<io::Result<()>>) -> io::Result<String> {
     let bind = || async { json!({"token": "a-token-for-this-test", "record": "grok-bot:0:bot"}).to_string() };
     let call = |body: String| async move { format!(r#"{{"result":{body}}}"#) };
-    let app = Router::new()
-        .route("/v1/remote-caller/bind", post(bind))
-        .route("/v1/remote-caller", post(call));
+    let app = Router::new().route("/v1/remote-caller/bind", post(bind)).route("/v1/remote-caller", post(call));
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let address = format!("http://{}", listener.local_addr()?);
     tasks.spawn(async move { axum::serve(listener, app).await });
@@ -32,11 +30,7 @@ async fn coda(tasks: &mut JoinSet<io::Result<()>>) -> io::Result<String> {
 
 fn command(home: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("node");
-    command
-        .arg(CLIENT)
-        .args(arguments)
-        .env("CODA_BOT_HOME", home)
-        .kill_on_drop(true);
+    command.arg(CLIENT).args(arguments).env("CODA_BOT_HOME", home).kill_on_drop(true);
     command
 }
 
@@ -46,10 +40,7 @@ async fn connect(home: &Path, version: ProtocolVersion, lifecycle: ClientLifecyc
     let mut config = ClientConfig::new(ClientCapabilities::default(), Implementation::new("test", "1"));
     config.protocol_version = version;
     let transport = TokioChildProcess::new(command(home, &["mcp"])).expect("node starts");
-    config
-        .serve_with_lifecycle(transport, lifecycle)
-        .await
-        .expect("the eras meet")
+    config.serve_with_lifecycle(transport, lifecycle).await.expect("the eras meet")
 }
 
 fn agreed(session: &Session) -> Option<ProtocolVersion> {
@@ -99,19 +90,14 @@ async fn every_version_of_both_eras() {
     let address = coda(&mut tasks).await.expect("a loopback port");
     let folder = tempfile::tempdir().expect("a folder");
     let home = folder.path().join("store");
-    let status = command(&home, &["bind", &address, "code"])
-        .stdout(Stdio::null())
-        .status()
-        .await;
+    let status = command(&home, &["bind", &address, "code"]).stdout(Stdio::null()).status().await;
     assert!(status.expect("node runs").success());
 
     for version in ProtocolVersion::KNOWN_VERSIONS {
         let lifecycle = if version.has_initialize() {
             ClientLifecycleMode::Initialize
         } else {
-            ClientLifecycleMode::Discover {
-                preferred_versions: vec![version.clone()],
-            }
+            ClientLifecycleMode::Discover { preferred_versions: vec![version.clone()] }
         };
         let session = connect(&home, version.clone(), lifecycle).await;
         assert_eq!(agreed(&session).as_ref(), Some(version));

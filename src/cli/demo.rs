@@ -14,7 +14,9 @@ use super::{Outcome, Problem, config, terminal};
 use crate::config::Config;
 use crate::host::message_id;
 use crate::model::{Message, Meta, Part, RecordId, Version, Widget};
-use crate::records::{Bound, Feed, Handle, Notice, Outcome as Posted, Place, PostRequest, RecordView, SignInState};
+use crate::records::{
+    Bound, Feed, Handle, Notice, Outcome as Posted, Place, PostRequest, RecordView, SignInState, Status,
+};
 use crate::service::{IndexPlace, Provider};
 use crate::simulate::Options;
 
@@ -49,6 +51,7 @@ enum Event {
 struct Host {
     handle: Handle,
     feed: Feed,
+    status: Option<Status>,
     /// In the order of their first appearance: what `/1`, `/2` name.
     records: Vec<RecordId>,
     shown: HashMap<RecordId, Place>,
@@ -68,6 +71,7 @@ async fn host(handle: Handle, stop: CancellationToken) -> Outcome {
     }
     let mut host = Host {
         feed: handle.feed(),
+        status: None,
         handle,
         records: Vec::new(),
         shown: HashMap::new(),
@@ -101,12 +105,10 @@ impl Host {
     fn notice(&mut self, notice: Notice) {
         match notice {
             Notice::Status(view) => {
-                if view.status.state == SignInState::SignedIn {
-                    let name = view.status.account.as_ref().map_or("", |account| &account.name);
-                    terminal::say(&format!("已登录：{}", terminal::plain(name)));
-                }
-                if let Some(message) = &view.status.message {
-                    terminal::say(&format!("! {message}"));
+                // Also told with each change of the list of Bots.
+                if self.status.as_ref() != Some(&view.status) {
+                    self.signed_in(&view.status);
+                    self.status = Some(view.status);
                 }
             }
             Notice::Put(view) => self.put(&view),
@@ -126,6 +128,17 @@ impl Host {
                 let status = notice.activity.map(|activity| terminal::plain(&activity.status));
                 terminal::say(&format!("  … {}：{}", self.name(&record), status.as_deref().unwrap_or("空闲")));
             }
+        }
+    }
+
+    fn signed_in(&self, status: &Status) {
+        if let (SignInState::SignedIn, Some(account)) = (&status.state, &status.account)
+            && self.status.as_ref().is_none_or(|before| before.account != status.account)
+        {
+            terminal::say(&format!("已登录：{}", terminal::plain(&account.name)));
+        }
+        if let Some(message) = &status.message {
+            terminal::say(&format!("! {message}"));
         }
     }
 

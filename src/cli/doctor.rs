@@ -82,7 +82,7 @@ fn folder(config: &Config) -> Check {
         },
         Ok(meta) => {
             let mode = meta.permissions().mode() & 0o777;
-            let good = meta.is_dir() && mode & 0o077 == 0;
+            let good = meta.is_dir() && [0o700, 0o500].contains(&mode);
             let says = if good {
                 format!("数据目录 {path}（权限 {mode:03o}）")
             } else {

@@ -47,7 +47,7 @@ pub(super) async fn serve(config: &Config, connect: Option<String>) -> Outcome {
             },
         }
     });
-    match with_signals(stop.clone(), session).await? {
+    match Box::pin(with_signals(stop.clone(), session)).await? {
         End::Closed | End::Stopped => Ok(()),
         End::GivenUp(unavailable) => Err(Problem::Failure(unavailable.message)),
     }
