@@ -153,7 +153,9 @@ impl Core {
                 let claims = jwt::claims(credentials.access.secret());
                 let subject = subject(&credentials, &claims);
                 state.subject = Some(subject.clone());
-                match self.ended(&state, &credentials, &claims) {
+                // Without a refresh token it is the access token itself that was refused.
+                let mark = credentials.refresh_mark().unwrap_or_else(|| Fingerprint::of(credentials.access.secret()));
+                match state.ledger.dead(mark).map(str::to_owned) {
                     Some(cause) => Standing::SignInAgain { cause, subject: Some(subject) },
                     None => Standing::SignedIn { subject, auth_id: credentials.auth_id },
                 }
@@ -167,17 +169,6 @@ impl Core {
         };
         state.last = Some(standing.clone());
         standing
-    }
-
-    /// Why these credentials are of no more use, if they are.
-    fn ended(&self, state: &State, credentials: &Credentials, claims: &Claims) -> Option<String> {
-        let mark = credentials.refresh_mark().unwrap_or_else(|| Fingerprint::of(credentials.access.secret()));
-        let unrenewable = credentials.refresh.is_none() && renew::has_ended(claims, self.now(state));
-        state
-            .ledger
-            .dead(mark)
-            .map(str::to_owned)
-            .or_else(|| unrenewable.then(|| "it has ended and holds no refresh token".to_owned()))
     }
 
     /// What to do for a caller, by the file as it is now.
@@ -195,11 +186,13 @@ impl Core {
         let now = self.now(&state);
         let stand_in = (!rejected && !renew::has_ended(&claims, now)).then(|| credentials.access.clone());
         let Some(refresh) = credentials.refresh.clone() else {
-            return stand_in.map(Check::Use).ok_or_else(|| {
-                let cause = "the service refused it and it holds no refresh token";
-                state.ledger.bury(access, cause);
-                TokenError::SignInAgain(cause.to_owned())
-            });
+            // Only the service's word ends it: a clock of ours may be wrong, and there is nothing to renew with.
+            if !rejected {
+                return Ok(Check::Use(credentials.access));
+            }
+            let cause = "the service refused the token, and there is no refresh token";
+            state.ledger.bury(access, cause);
+            return Err(TokenError::SignInAgain(cause.to_owned()));
         };
         let verdict = state.ledger.verdict(Fingerprint::of(refresh.secret()), self.mono());
         if let Verdict::Dead(cause) = verdict {
