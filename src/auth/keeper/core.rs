@@ -61,7 +61,7 @@ pub(super) struct Core {
 pub(super) struct State {
     /// How many milliseconds the service's clock is ahead of ours. Where ours is set right later, this makes one renewal too many, whose answer sets
     /// it right.
-    ahead: i64,
+    ahead: Option<i64>,
     pub(super) obtained: Option<Obtained>,
     ledger: Ledger,
     /// A renewal that couldn't be written.
@@ -76,7 +76,9 @@ pub(super) struct State {
 pub(super) struct Obtained {
     access: Fingerprint,
     at: Mono,
-    looked_due: bool,
+    /// The same moment by the wall clock, which goes on while the machine sleeps; the monotonic one may not.
+    wall: Wall,
+    /// How long the token lives, by its claims, else by the service's clock.
     life: Option<Duration>,
     /// How many tokens in a row, up to this one, replaced one that was refused fresh.
     refused_before: u32,
@@ -107,12 +109,12 @@ impl Core {
 
     /// The service's clock as far as it is known.
     fn now(&self, state: &State) -> Wall {
-        Wall((self.wall)().0.saturating_add(state.ahead))
+        Wall((self.wall)().0.saturating_add(state.ahead.unwrap_or(0)))
     }
 
     pub(super) fn heard_date(&self, date: Option<Wall>) {
         if let Some(date) = date {
-            lock(&self.state).ahead = date.0.saturating_sub((self.wall)().0);
+            lock(&self.state).ahead = Some(date.0.saturating_sub((self.wall)().0));
         }
     }
 
@@ -151,7 +153,9 @@ impl Core {
                 let claims = jwt::claims(credentials.access.secret());
                 let subject = subject(&credentials, &claims);
                 state.subject = Some(subject.clone());
-                match self.ended(&state, &credentials, &claims) {
+                // Without a refresh token it is the access token itself that was refused.
+                let mark = credentials.refresh_mark().unwrap_or_else(|| Fingerprint::of(credentials.access.secret()));
+                match state.ledger.dead(mark).map(str::to_owned) {
                     Some(cause) => Standing::SignInAgain { cause, subject: Some(subject) },
                     None => Standing::SignedIn { subject, auth_id: credentials.auth_id },
                 }
@@ -165,17 +169,6 @@ impl Core {
         };
         state.last = Some(standing.clone());
         standing
-    }
-
-    /// Why these credentials are of no more use, if they are.
-    fn ended(&self, state: &State, credentials: &Credentials, claims: &Claims) -> Option<String> {
-        let mark = credentials.refresh_mark().unwrap_or_else(|| Fingerprint::of(credentials.access.secret()));
-        let unrenewable = credentials.refresh.is_none() && renew::has_ended(claims, self.now(state));
-        state
-            .ledger
-            .dead(mark)
-            .map(str::to_owned)
-            .or_else(|| unrenewable.then(|| "it has ended and holds no refresh token".to_owned()))
     }
 
     /// What to do for a caller, by the file as it is now.
@@ -193,11 +186,13 @@ impl Core {
         let now = self.now(&state);
         let stand_in = (!rejected && !renew::has_ended(&claims, now)).then(|| credentials.access.clone());
         let Some(refresh) = credentials.refresh.clone() else {
-            return stand_in.map(Check::Use).ok_or_else(|| {
-                let cause = "the service refused it and it holds no refresh token";
-                state.ledger.bury(access, cause);
-                TokenError::SignInAgain(cause.to_owned())
-            });
+            // Only the service's word ends it: a clock of ours may be wrong, and there is nothing to renew with.
+            if !rejected {
+                return Ok(Check::Use(credentials.access));
+            }
+            let cause = "the service refused the token, and there is no refresh token";
+            state.ledger.bury(access, cause);
+            return Err(TokenError::SignInAgain(cause.to_owned()));
         };
         let verdict = state.ledger.verdict(Fingerprint::of(refresh.secret()), self.mono());
         if let Verdict::Dead(cause) = verdict {
@@ -233,15 +228,16 @@ impl Core {
         }
     }
 
+    /// What is known of the stored token, if we obtained it or another process of ours did. Two readings of one clock tell the time between them,
+    /// however wrong it is; one that was set back meanwhile tells nothing.
     fn held(&self, state: &State, credentials: &Credentials, claims: &Claims) -> Option<Held> {
+        let since = |wall: Wall| u64::try_from((self.wall)().0.saturating_sub(wall.0)).ok().map(Duration::from_millis);
         let access = Fingerprint::of(credentials.access.secret());
         if let Some(obtained) = state.obtained.as_ref().filter(|obtained| obtained.access == access) {
-            return Some(Held { age: self.mono().since(obtained.at), looked_due: obtained.looked_due });
+            let age = self.mono().since(obtained.at).max(since(obtained.wall).unwrap_or_default());
+            return Some(Held { age, life: obtained.life });
         }
-        // Another process obtained it. Two readings of one clock tell the time between, however wrong it is.
-        let at = credentials.obtained_at?;
-        let age = u64::try_from((self.wall)().0.checked_sub(at.0)?).ok()?;
-        Some(Held { age: Duration::from_millis(age), looked_due: renew::looks_due(claims, at) })
+        Some(Held { age: since(credentials.obtained_at?)?, life: renew::life(claims) })
     }
 
     /// One renewal, under the lock between processes.
@@ -345,11 +341,15 @@ impl Core {
 
     fn obtained(&self, state: &mut State, access: &AccessToken, refused_before: u32) {
         let claims = jwt::claims(access.secret());
+        // Without a time of issue: from now by the service's clock, if that is known. Ours would make it any length.
+        let left = claims.expires.zip(state.ahead).and_then(|(expires, _)| {
+            u64::try_from(expires.saturating_sub(self.now(state).0.div_euclid(1000))).ok().map(Duration::from_secs)
+        });
         state.obtained = Some(Obtained {
             access: Fingerprint::of(access.secret()),
             at: self.mono(),
-            looked_due: renew::looks_due(&claims, self.now(state)),
-            life: renew::life(&claims),
+            wall: (self.wall)(),
+            life: renew::life(&claims).or(left),
             refused_before,
         });
     }

@@ -31,6 +31,11 @@ fn wall_ten_years_ahead() -> Wall {
     Wall(wall_right().0 + 3650 * DAY * 1000)
 }
 
+/// So that a fresh token seems to become a week old within the hour.
+fn wall_almost_a_week_ahead() -> Wall {
+    Wall(wall_right().0 + (7 * DAY - 1800) * 1000)
+}
+
 /// A session token, `n` to tell them apart, issued so many seconds before `NOW` with the usual life.
 fn session(n: u32, age: i64) -> String {
     token(&json!({"sub": ME, "n": n, "time": (NOW - age).to_string(), "exp": NOW - age + 60 * DAY}))
@@ -328,6 +333,42 @@ async fn a_wrong_clock_renews_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_clock_that_is_almost_a_week_ahead_renews_once_a_week() {
+    let service = Service::renewing((1..50).map(|n| ok(&session(n, 0), None)));
+    let mut bench = Bench::signed_in(service, &session(0, 0), "r");
+    bench.wall = wall_almost_a_week_ahead;
+    let keeper = bench.keeper();
+    for _ in 0..6 * 24 {
+        keeper.access_token().await.unwrap();
+        after(3600).await;
+    }
+    assert_eq!(bench.service.asked().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_with_a_short_life_is_renewed_before_it_ends() {
+    let short = |n: u32, at: i64| token(&json!({"sub": ME, "n": n, "time": NOW + at, "exp": NOW + at + 100}));
+    let service = Service::renewing((1..50).map(|n| ok(&short(n, 80 * i64::from(n - 1)), None)));
+    let bench = Bench::signed_in(service, &short(0, -100), "r");
+    let keeper = bench.keeper();
+    for _ in 0..800 {
+        keeper.access_token().await.unwrap();
+        after(1).await;
+    }
+    let asked = bench.service.asked().len();
+    assert!((9..=11).contains(&asked), "{asked}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_revoked_right_after_it_came_is_replaced_at_once() {
+    let bench =
+        Bench::signed_in(Service::renewing([ok(&session(1, 0), None), ok(&session(2, 0), None)]), &session(0, 0), "r");
+    let keeper = bench.keeper();
+    let first = keeper.renewed(AccessToken::new(session(0, 0))).await.unwrap();
+    assert_eq!(secret(keeper.renewed(first).await), session(2, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_service_that_refuses_what_it_gives_doesnt_make_a_loop() {
     let replies = (1..200).map(|n| ok(&session(n, 0), None));
     let bench = Bench::signed_in(Service::renewing(replies), &session(0, 0), "r");
@@ -455,7 +496,8 @@ async fn another_process_that_hangs_holds_up_only_what_must_be_renewed() {
 #[tokio::test(start_paused = true)]
 async fn without_a_refresh_token_it_works_until_it_is_refused() {
     let bench = Bench::new(Service::default());
-    let access = session(0, 8 * DAY);
+    // Ended by our clock; the service's word counts.
+    let access = session(0, 61 * DAY);
     bench.write(&json!({"accessToken": access}));
     let keeper = bench.keeper();
     assert_eq!(secret(keeper.access_token().await), access);
