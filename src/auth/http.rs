@@ -131,7 +131,7 @@ fn http_date(value: &str) -> Option<Wall> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Once};
+    use std::sync::Arc;
 
     use oauth2::PkceCodeChallenge;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
