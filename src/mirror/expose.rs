@@ -23,12 +23,13 @@ impl Mirror {
     /// Whether exposures wait for the read under way.
     ///
     /// A read that counts all rows holds everything: rows of its later pages may have any number. A read before the stream holds until the stream has
-    /// passed C: up to C an unread page may still hold a change, and only the read or the replay brings it.
+    /// passed C: up to C an unread page may still hold a change, and only the read or a replay without a gap brings it.
     fn held(&self) -> bool {
         let Some(read) = &self.read else {
             return self.opening.is_some() && self.open_at.is_none();
         };
-        read.live || self.opening.is_some() || !(read.c.is_some() && read.stream_high >= read.c)
+        let passed = self.unbroken && read.c.is_some() && read.stream_high >= read.c;
+        read.live || self.opening.is_some() || !passed
     }
 
     fn stage_in_order(&mut self, now: Mono, staged: &mut Staged) {
@@ -239,6 +240,10 @@ impl Mirror {
         if from.and_then(|from| self.group(from)).is_some_and(|(number, _)| number <= c) {
             return;
         }
+        // Behind the head nobody waits for a body, but after a restart the record doesn't open without the texts that it had.
+        if self.waiting.iter().any(|&(_, key)| self.entries[key as usize].number <= Some(c)) {
+            return;
+        }
         let (Some(mut messages), Some(generation)) = (self.opening.take(), self.generation) else {
             return;
         };
@@ -303,28 +308,17 @@ impl Mirror {
     }
 
     fn expire_bodies(&mut self, now: Mono) {
-        if self.waiting.is_empty() {
-            return;
-        }
         let wait = self.body_wait();
-        let expired =
-            |key: &Key| matches!(self.entries[*key as usize].body, Body::Waiting { since } if now >= since.after(wait));
-        let mut lost: Vec<Key> = self.waiting.iter().copied().filter(expired).collect();
-        lost.sort_unstable();
-        for key in lost {
+        while let Some(&(since, key)) = self.waiting.first()
+            && now >= since.after(wait)
+        {
             self.lose(key);
         }
     }
 
     pub(super) fn body_deadline(&self) -> Option<Mono> {
         let wait = self.body_wait();
-        self.waiting
-            .iter()
-            .filter_map(|&key| match self.entries[key as usize].body {
-                Body::Waiting { since } => Some(since.after(wait)),
-                _ => None,
-            })
-            .min()
+        self.waiting.first().map(|(since, _)| since.after(wait))
     }
 
     /// When the next exposure can be due, as far as time alone decides.
@@ -346,7 +340,7 @@ impl Mirror {
             let entry = &self.entries[key as usize];
             match (entry.body, entry.late_since) {
                 (Body::Waiting { .. }, _) => None,
-                (_, Some(since)) => own_number.map(|_| since.after(LATE_WAIT)),
+                (_, Some(since)) => own_number.and_then(|_| self.stable_at(key, part).max(Some(since.after(LATE_WAIT)))),
                 (_, None) => self.stable_at(key, part),
             }
         });

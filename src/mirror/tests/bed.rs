@@ -3,7 +3,7 @@
 //! Every effect is checked on its way: nothing is shown that the index doesn't hold, cursors of appended messages only rise, an id never comes
 //! again with another text, and a deadline never lies at or before the present once the mirror has done its work.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -224,10 +224,6 @@ impl Service {
     pub(super) fn past(&self, number: u64) -> Vec<Op> {
         self.places.values().filter(|op| op.number() > number).cloned().collect()
     }
-
-    pub(super) fn highest(&self) -> u64 {
-        self.places.values().map(Op::number).max().unwrap_or(0)
-    }
 }
 
 /// What a host holds.
@@ -237,6 +233,7 @@ pub(super) struct Host {
     pub(super) messages: Vec<Message>,
     pub(super) head: Option<u64>,
     pub(super) open: bool,
+    held: HashSet<String>,
     /// Every id ever shown, over restarts too, with its text.
     pub(super) told: HashMap<String, (u64, Arc<str>)>,
 }
@@ -249,7 +246,7 @@ impl Host {
             let before = self.told.insert(id.clone(), (message.number, Arc::clone(&message.text)));
             let now = (message.number, Arc::clone(&message.text));
             assert!(before.is_none_or(|before| before == now), "{id} came again with another text or cursor");
-            assert!(!self.messages.iter().any(|held| held.id(generation) == id), "{id} was shown twice");
+            assert!(self.held.insert(id.clone()), "{id} was shown twice");
             self.messages.push(message);
         }
         self.messages.sort_by_key(Message::order);
@@ -497,6 +494,7 @@ impl Bed {
                 self.host.generation = Some(generation);
                 (self.host.open, self.host.head) = (true, head);
                 self.host.messages.clear();
+                self.host.held.clear();
                 self.host.show(messages);
             }
             Effect::Appended { messages, head } => {
@@ -520,6 +518,7 @@ impl Bed {
             Effect::Reset { .. } => {
                 self.resets += 1;
                 self.host.messages.clear();
+                self.host.held.clear();
                 (self.host.open, self.host.head, self.host.generation) = (false, None, None);
             }
             Effect::Activity(notice) => self.notices.push(notice),

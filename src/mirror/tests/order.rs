@@ -132,6 +132,15 @@ fn d1_an_unfetched_version_without_an_id_is_of_the_entry_that_the_row_carries() 
 }
 
 #[test]
+fn d1_an_unfetched_version_without_an_id_that_is_lost_deletes_nothing() {
+    let mut bed = Bed::open([row(4).says("hello")]);
+    bed.stream([row(4).nameless().at(6).unfetched()]);
+    bed.no_body(4);
+    bed.wait(120_000);
+    bed.shows(["1:t4 @4 bot: hello"]);
+}
+
+#[test]
 fn d2_a_text_is_delivered_after_one_second_without_change() {
     let mut bed = Bed::open([]);
     bed.stream([row(1).says("h")]);
@@ -406,6 +415,7 @@ fn d3_a_changed_harness_counts_from_the_next_read() {
     bed.stream([row(3).mutters("still shown")]);
     bed.wait(1_000);
     bed.reconnect();
-    bed.wait(1_000);
+    // Its removal is numbered below the head: late.
+    bed.wait(61_000);
     assert_eq!(bed.readable().into_values().collect::<Vec<_>>(), ["answer"]);
 }
