@@ -11,13 +11,20 @@ impl Mirror {
         if self.in_flight.is_some() || self.generation.is_none() {
             return;
         }
+        self.stage_due(now.mono);
+        if self.open() {
+            // What the unopened record held back may be due by now.
+            self.stage_due(now.mono);
+        }
+    }
+
+    fn stage_due(&mut self, now: Mono) {
         let mut staged = Staged::default();
         if !self.held() {
-            self.stage_in_order(now.mono, &mut staged);
-            self.stage_late(now.mono, &mut staged);
+            self.stage_in_order(now, &mut staged);
+            self.stage_late(now, &mut staged);
         }
         self.commit(staged);
-        self.open();
     }
 
     /// Whether exposures wait for the read under way.
@@ -231,25 +238,27 @@ impl Mirror {
     }
 
     /// Opens the record once the first full read is in and every number up to C is exposed, replaced by a higher one, or lost.
-    fn open(&mut self) {
-        let Some(c) = self.open_at else { return };
+    /// Says whether it did.
+    fn open(&mut self) -> bool {
+        let Some(c) = self.open_at else { return false };
         if self.opening.is_none() || self.in_flight.is_some() {
-            return;
+            return false;
         }
         let from = self.staged_head.map_or(Some(0), |head| head.checked_add(1));
         if from.and_then(|from| self.group(from)).is_some_and(|(number, _)| number <= c) {
-            return;
+            return false;
         }
         // Behind the head nobody waits for a body, but after a restart the record doesn't open without the texts that it had.
         if self.waiting.iter().any(|&(_, key)| self.entries[key as usize].number <= Some(c)) {
-            return;
+            return false;
         }
         let (Some(mut messages), Some(generation)) = (self.opening.take(), self.generation) else {
-            return;
+            return false;
         };
         messages.sort_by_key(Message::order);
         self.open_at = None;
         self.effects.push(Effect::Opened { generation, messages, head: self.head });
+        true
     }
 
     /// Delivers a text again as the index knows it: the base with its first cursor, or the latest revision with its own.

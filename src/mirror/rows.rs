@@ -65,8 +65,7 @@ impl Mirror {
         let Some(key) = carried.or(named).filter(|&key| self.entries[key as usize].seq == delete.seq) else {
             return;
         };
-        let entry = &mut self.entries[key as usize];
-        entry.number = entry.number.max(Some(delete.number));
+        // The number of the removal is the row's, not the entry's: a read may still find the entry in another row with a smaller one.
         self.unmessage(now, key, delete.number, Source::Stream);
     }
 
@@ -137,8 +136,9 @@ impl Mirror {
         let body = carried.map_or(Body::Known, |key| self.entries[key as usize].body);
         let again = source == Source::Read && self.read.as_ref().is_some_and(|read| read.render_again);
         if matches!(row.body, RowBody::Unfetched { .. }) {
-            // A body that was given up is asked for again with each full read; one that was listed again may be offloaded after all.
-            let given_up = source == Source::Read && body == Body::Lost;
+            // A body that was given up is asked for again with each full read, or with the replay that brings what is above its C; one that was
+            // listed again may be offloaded after all.
+            let given_up = source != Source::Body && body == Body::Lost;
             return again || given_up || source == Source::Body && body != Body::Known;
         }
         body != Body::Known || again
@@ -147,9 +147,11 @@ impl Mirror {
     /// A row took another entry: the one it carried is deleted, unless this frame brings it in another row.
     fn displaced(&mut self, now: Now, old: Key, row: &Row, source: Source, brought: &Brought) {
         let entry = &self.entries[old as usize];
-        let elsewhere = brought
-            .get(&entry.id)
-            .is_some_and(|&(number, seq)| seq != row.seq && entry.number.is_none_or(|known| number > known));
+        let elsewhere = brought.get(&entry.id).is_some_and(|&(number, seq)| {
+            // A version that will be skipped, because its row is known to have gone on, brings nothing.
+            let newer = self.rows.get(&seq).and_then(|state| state.number).is_none_or(|known| number > known);
+            newer && seq != row.seq && entry.number.is_none_or(|known| number > known)
+        });
         if entry.seq == row.seq && !elsewhere {
             self.unmessage(now, old, row.number, source);
         }

@@ -260,7 +260,7 @@ pub(super) struct Index {
 }
 
 impl Index {
-    fn write(&mut self, batch: Batch) {
+    pub(super) fn write(&mut self, batch: Batch) {
         if batch.clear {
             self.marks.clear();
         }
@@ -450,7 +450,13 @@ impl Bed {
     }
 
     pub(super) fn input(&mut self, input: Input) {
+        let head = self.mirror.staged_head;
         let effects = self.mirror.apply(self.now, input);
+        if let Some(passed) = self.mirror.staged_head.filter(|passed| head < Some(*passed)) {
+            let from = head.map_or(0, |head| head + 1);
+            let mut pending = self.mirror.order.range((from, 0, Part::Entry)..=(passed, u32::MAX, Part::Answer));
+            assert!(pending.next().is_none(), "the head passed something pending");
+        }
         let mut follow = Vec::new();
         for effect in effects {
             self.take(effect, &mut follow);

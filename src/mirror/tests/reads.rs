@@ -270,6 +270,19 @@ fn d11_a_live_read_takes_nothing_that_the_stream_brought_newer() {
 }
 
 #[test]
+fn d11_an_entry_that_moved_unseen_outlives_the_removal_of_its_old_row() {
+    let mut bed = Bed::open([row(6).of("a").says("text")]);
+    bed.slow_pages = true;
+    // Unseen: `a` moved to row 1 and another entry took row 6, to be deleted again. The stream brings the removal, the read the rest.
+    bed.start_live();
+    bed.frame([delete(6).at(9)]);
+    bed.page(Some(1), [row(1).of("a").at(7).says("text")]);
+    bed.page(Some(1), []);
+    bed.wait(2_000);
+    bed.shows(["1:a @6 bot: text"]);
+}
+
+#[test]
 fn d11_an_ordinary_read_holds_back_until_the_stream_has_passed_c() {
     // A change that is numbered below C and stands on a page that isn't in yet must not come after the head.
     let mut bed = Bed::open((1..=4).map(|seq| row(seq).says("x")));
