@@ -349,7 +349,9 @@ impl Mirror {
             let entry = &self.entries[key as usize];
             match (entry.body, entry.late_since) {
                 (Body::Waiting { .. }, _) => None,
-                (_, Some(since)) => own_number.and_then(|_| self.stable_at(key, part).max(Some(since.after(LATE_WAIT)))),
+                (_, Some(since)) => {
+                    own_number.and_then(|_| self.stable_at(key, part).max(Some(since.after(LATE_WAIT))))
+                }
                 (_, None) => self.stable_at(key, part),
             }
         });

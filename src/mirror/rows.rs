@@ -270,7 +270,11 @@ impl Mirror {
 
     /// When a change was seen. What a read brings before the record opened, nobody saw happen: it is from before this process.
     fn seen(&self, now: Now, body_at: Option<Wall>, source: Source) -> Wall {
-        if self.opening.is_some() && source != Source::Stream { body_at.unwrap_or(self.process_start) } else { now.wall }
+        if self.opening.is_some() && source != Source::Stream {
+            body_at.unwrap_or(self.process_start)
+        } else {
+            now.wall
+        }
     }
 
     /// Keeps `waiting` in step with the entry's body.

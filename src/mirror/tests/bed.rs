@@ -7,12 +7,11 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::{
-    Batch, Echo, Effect, FetchQuery, Input, Mark, Mirror, Notice, PageQuery, Stored, WidgetState,
-};
+use super::super::{Batch, Echo, Effect, FetchQuery, Input, Mark, Mirror, Notice, PageQuery, Stored, WidgetState};
 use crate::model::{
-    Attachment, Author, BodyRef, Card, Content, Cursor, Delete, Entry, EntryId, Harness, Image, LiveActivity, LiveState,
-    Malformed, Message, Mono, Now, Part, Role, Row, RowBody, TurnFailure, Version, Wall, Widget, WidgetOption,
+    Attachment, Author, BodyRef, Card, Content, Cursor, Delete, Entry, EntryId, Harness, Image, LiveActivity,
+    LiveState, Malformed, Message, Mono, Now, Part, Role, Row, RowBody, TurnFailure, Version, Wall, Widget,
+    WidgetOption,
 };
 
 /// A change of the transcript.
@@ -508,7 +507,10 @@ impl Bed {
                 assert!(messages.is_sorted_by_key(Message::order));
                 self.committed(self.host.generation.unwrap(), &messages);
                 for message in &messages {
-                    assert!(Some(message.number) > self.host.head && message.number <= head, "out of order: {message:?}");
+                    assert!(
+                        Some(message.number) > self.host.head && message.number <= head,
+                        "out of order: {message:?}"
+                    );
                 }
                 assert!(Some(head) > self.host.head, "the head didn't rise");
                 self.host.head = Some(head);

@@ -26,10 +26,7 @@ fn d6_a_deleted_exposed_entry_is_told() {
 fn d6_an_exposed_answer_goes_with_its_entry() {
     let mut bed = Bed::open([row(1).asks("Go?", Some("y"))]);
     bed.stream([delete(1).of("t1", 2)]);
-    assert_eq!(
-        bed.transcript()[2..],
-        ["1:t1:delete:2 @2 bot: (gone)", "1:t1:reply:delete:2 @2 me: (gone)"]
-    );
+    assert_eq!(bed.transcript()[2..], ["1:t1:delete:2 @2 bot: (gone)", "1:t1:reply:delete:2 @2 me: (gone)"]);
 }
 
 #[test]
@@ -67,11 +64,7 @@ fn d6_a_text_after_a_delete_is_a_change_whatever_it_says() {
 
 #[test]
 fn d6_an_entry_that_stops_being_a_message_counts_as_deleted() {
-    let stops = [
-        row(1).at(2).notices("notice", false),
-        row(1).at(2).nothing(),
-        row(1).at(2).says("  \n "),
-    ];
+    let stops = [row(1).at(2).notices("notice", false), row(1).at(2).nothing(), row(1).at(2).says("  \n ")];
     for op in stops {
         let mut bed = Bed::open([row(1).says("hello")]);
         bed.stream([op]);
@@ -146,12 +139,7 @@ fn d12_a_delete_found_by_a_read_has_the_number_c_above_the_head() {
     bed.input(Input::StreamLost);
     bed.start();
     bed.wait(1_000);
-    bed.shows([
-        "1:t1 @1 bot: one",
-        "1:t2 @2 bot: two",
-        "1:t1:delete:9 @9 bot: (gone)",
-        "1:t9 @9 bot: nine",
-    ]);
+    bed.shows(["1:t1 @1 bot: one", "1:t2 @2 bot: two", "1:t1:delete:9 @9 bot: (gone)", "1:t9 @9 bot: nine"]);
 }
 
 #[test]

@@ -39,12 +39,7 @@ fn d5_revisions_follow_one_another_and_the_base_stays() {
         bed.stream([row(1).at(number).says(text)]);
         bed.wait(1_000);
     }
-    bed.shows([
-        "1:t1 @1 bot: a",
-        "1:t1:edit:2 @2 bot: b",
-        "1:t1:edit:3 @3 bot: a",
-        "1:t1:edit:4 @4 bot: c",
-    ]);
+    bed.shows(["1:t1 @1 bot: a", "1:t1:edit:2 @2 bot: b", "1:t1:edit:3 @3 bot: a", "1:t1:edit:4 @4 bot: c"]);
 }
 
 #[test]
@@ -64,11 +59,7 @@ fn d5_an_answer_has_revisions_of_its_own() {
     let mut bed = Bed::open([row(1).asks("Go?", Some("y"))]);
     bed.stream([row(1).at(5).asks("Go?", Some("no"))]);
     bed.wait(1_000);
-    bed.shows([
-        "1:t1 @1 bot: Go?\n- yes（y）\n- no",
-        "1:t1:reply @1 me: yes >t1",
-        "1:t1:reply:edit:5 @5 me: no >t1",
-    ]);
+    bed.shows(["1:t1 @1 bot: Go?\n- yes（y）\n- no", "1:t1:reply @1 me: yes >t1", "1:t1:reply:edit:5 @5 me: no >t1"]);
 }
 
 #[test]

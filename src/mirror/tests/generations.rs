@@ -178,6 +178,19 @@ fn d8_at_the_start_the_rows_of_other_generations_go_too() {
 }
 
 #[test]
+fn d8_marks_of_the_current_generation_outlive_those_of_another() {
+    let mut bed = Bed::open([row(1).says("one"), row(2).asks("Go?", Some("y"))]);
+    let stray = bed.index.marks.values().next().unwrap().clone();
+    bed.index.marks.insert((9, "stray".to_owned(), stray.part), stray);
+    let before = bed.transcript();
+    bed.restart_and_open();
+    assert_eq!(bed.transcript(), before);
+    assert!(bed.index.marks.keys().all(|(generation, ..)| *generation == 1));
+    bed.restart_and_open();
+    assert_eq!(bed.transcript(), before);
+}
+
+#[test]
 fn d8_a_commit_under_way_when_the_generation_changes_shows_nothing() {
     let mut bed = Bed::open([]);
     bed.slow_index = true;

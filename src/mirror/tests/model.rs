@@ -339,25 +339,22 @@ impl World {
         }
         let service = &self.bed.service;
         let resume = if self.bed.mirror.first_page_in() { self.bed.mirror.resume() } else { None };
-        match resume {
-            Some(cursor) => {
-                assert!(!self.refused.contains(&cursor), "a refused cursor was sent again: {cursor}");
-                if refuse || cursor.generation != service.generation {
-                    self.refused.push(cursor);
-                    self.outbox = Some(VecDeque::new());
-                    self.bed.input(Input::CursorTooOld { generation: Some(service.generation) });
-                } else {
-                    let mut past = service.past(cursor.number);
-                    past.sort_by_key(Op::number);
-                    let generation = service.generation;
-                    self.outbox = Some(past.into_iter().map(|op| Item::Change(generation, op)).collect());
-                }
-            }
-            None => {
-                // Admitted live.
-                self.outbox = Some(VecDeque::new());
-                self.bed.start_live();
-            }
+        let Some(cursor) = resume else {
+            // Admitted live.
+            self.outbox = Some(VecDeque::new());
+            self.bed.start_live();
+            return;
+        };
+        assert!(!self.refused.contains(&cursor), "a refused cursor was sent again: {cursor}");
+        if refuse || cursor.generation != service.generation {
+            self.refused.push(cursor);
+            self.outbox = Some(VecDeque::new());
+            self.bed.input(Input::CursorTooOld { generation: Some(service.generation) });
+        } else {
+            let mut past = service.past(cursor.number);
+            past.sort_by_key(Op::number);
+            let generation = service.generation;
+            self.outbox = Some(past.into_iter().map(|op| Item::Change(generation, op)).collect());
         }
     }
 
@@ -436,7 +433,12 @@ fn history(steps: &[Step], slow_index: bool, page: usize, reconnect: bool) {
     }
     world.quiesce(reconnect);
     assert!(world.bed.host.open, "the record never opened");
-    assert_eq!(world.bed.readable(), world.truth(), "the record adds up to something else:\n{:#?}", world.bed.transcript());
+    assert_eq!(
+        world.bed.readable(),
+        world.truth(),
+        "the record adds up to something else:\n{:#?}",
+        world.bed.transcript()
+    );
     assert_eq!(world.bed.mirror.deadline(), None, "at rest nothing is due");
     assert_eq!(world.bed.host.head, world.bed.mirror.head().map(|head| head.number));
 

@@ -110,15 +110,11 @@ fn d1_a_removal_that_names_the_entry_of_a_row_left_behind_keeps_the_entry() {
 
 #[test]
 fn d1_a_colon_in_an_entry_id_is_escaped() {
-    let mut bed = Bed::open([row(1).of("t1").says("x"), row(2).of("t1:edit:9").says("y"), row(3).of("t1:reply").says("z")]);
+    let mut bed =
+        Bed::open([row(1).of("t1").says("x"), row(2).of("t1:edit:9").says("y"), row(3).of("t1:reply").says("z")]);
     bed.stream([row(1).of("t1").at(9).says("xx")]);
     bed.wait(1_000);
-    bed.shows([
-        "1:t1 @1 bot: x",
-        "1:t1%3Aedit%3A9 @2 bot: y",
-        "1:t1%3Areply @3 bot: z",
-        "1:t1:edit:9 @9 bot: xx",
-    ]);
+    bed.shows(["1:t1 @1 bot: x", "1:t1%3Aedit%3A9 @2 bot: y", "1:t1%3Areply @3 bot: z", "1:t1:edit:9 @9 bot: xx"]);
 }
 
 #[test]
@@ -286,10 +282,7 @@ fn d3_inside_one_cursor_deletes_then_entries_then_answers_each_by_place() {
     bed.wait(1_000);
     let lines = bed.transcript();
     let ids: Vec<&str> = lines.iter().map(|line| line.split(' ').next().unwrap()).collect();
-    assert_eq!(
-        ids,
-        ["1:t1", "1:t2", "1:t1:delete:5", "1:t2:delete:5", "1:t8", "1:t9", "1:t8:reply", "1:t9:reply"]
-    );
+    assert_eq!(ids, ["1:t1", "1:t2", "1:t1:delete:5", "1:t2:delete:5", "1:t8", "1:t9", "1:t8:reply", "1:t9:reply"]);
 }
 
 #[test]

@@ -251,10 +251,7 @@ fn d11_a_live_read_counts_all_rows_and_shows_nothing_while_it_runs() {
         bed.answer_page();
     }
     bed.wait(1_000);
-    assert_eq!(
-        bed.transcript()[2..],
-        ["1:t3 @3 bot: three", "1:t1:edit:9 @9 bot: one!", "1:t4 @10 bot: four"]
-    );
+    assert_eq!(bed.transcript()[2..], ["1:t3 @3 bot: three", "1:t1:edit:9 @9 bot: one!", "1:t4 @10 bot: four"]);
 }
 
 #[test]

@@ -68,7 +68,11 @@ fn table_an_assistant_row_or_one_with_an_author_is_no_echo() {
 
 #[test]
 fn table_a_text_card_with_its_images() {
-    let images = vec![image(Some("a chart"), "https://x.test/1.png"), image(Some(" "), "https://x.test/2.png"), image(None, "u")];
+    let images = vec![
+        image(Some("a chart"), "https://x.test/1.png"),
+        image(Some(" "), "https://x.test/2.png"),
+        image(None, "u"),
+    ];
     let card = Card::Text { content: "Look:".into(), images: images.clone() };
     says(&sent(card), Author::Bot, "Look:\n[图片] a chart\n[图片] https://x.test/2.png\n[图片] u");
     let card = Card::Text { content: "".into(), images: images[..1].to_vec() };
@@ -88,9 +92,14 @@ fn table_a_widget_with_help_and_options() {
 #[test]
 fn table_an_answer_is_the_chosen_option_s_label_else_the_value() {
     let empty_label = WidgetOption { label: "".into(), value: "v".into() };
-    for (responded, answer) in
-        [("y", Some("yes")), ("no", Some("no")), ("yes", Some("yes")), ("of my own", Some("of my own")), ("v", Some("v")), ("", None)]
-    {
+    for (responded, answer) in [
+        ("y", Some("yes")),
+        ("no", Some("no")),
+        ("yes", Some("yes")),
+        ("of my own", Some("of my own")),
+        ("v", Some("v")),
+        ("", None),
+    ] {
         let mut question = widget("Go?", Some(responded));
         question.options.push(empty_label.clone());
         let rendered = shown(&sent(Card::Widget(Arc::new(question))));

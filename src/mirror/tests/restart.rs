@@ -160,7 +160,8 @@ fn d9_a_reply_keeps_its_target() {
 
 #[test]
 fn d9_after_a_restart_times_are_the_body_s_else_the_start_s() {
-    let mut bed = Bed::open([row(1).written(5).says("one"), row(2).written(6).asks("Go?", Some("y")), row(3).says("x")]);
+    let mut bed =
+        Bed::open([row(1).written(5).says("one"), row(2).written(6).asks("Go?", Some("y")), row(3).says("x")]);
     bed.stream([delete(3).at(4)]);
     bed.stream([row(1).written(5).at(5).says("one!")]);
     bed.wait(60_000);
