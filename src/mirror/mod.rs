@@ -327,7 +327,7 @@ struct Read {
     /// The highest number of its first page.
     c: Option<u64>,
     seen: HashSet<u64>,
-    /// Rows of which the stream brought something since it began.
+    /// Rows of which the stream (or a row listed again for its body) brought something since it began.
     touched: HashSet<u64>,
     /// The highest number of the stream since it began.
     stream_high: Option<u64>,

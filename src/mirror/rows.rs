@@ -251,6 +251,10 @@ impl Mirror {
             }
             return;
         }
+        if let Some(read) = self.read.as_mut().filter(|_| row.number > query.number) {
+            // Listed again and changed meanwhile: a read whose page of it is older says nothing of it.
+            read.touched.insert(row.seq);
+        }
         let brought = Brought::from([(row.id(), (row.number, row.seq))]);
         self.apply_row(now, row, Source::Body, &brought);
     }

@@ -449,9 +449,11 @@ impl Bed {
     }
 
     pub(super) fn input(&mut self, input: Input) {
-        let head = self.mirror.staged_head;
+        let (head, generation) = (self.mirror.staged_head, self.mirror.generation());
         let effects = self.mirror.apply(self.now, input);
-        if let Some(passed) = self.mirror.staged_head.filter(|passed| head < Some(*passed)) {
+        // (The head of the index is taken over with the generation; what is pending below it was passed by another process.)
+        let known = generation.is_some();
+        if let Some(passed) = self.mirror.staged_head.filter(|passed| known && head < Some(*passed)) {
             let from = head.map_or(0, |head| head + 1);
             let mut pending = self.mirror.order.range((from, 0, Part::Entry)..=(passed, u32::MAX, Part::Answer));
             assert!(pending.next().is_none(), "the head passed something pending");

@@ -73,6 +73,21 @@ fn d13_a_row_that_took_another_entry_while_it_was_listed_again() {
 }
 
 #[test]
+fn d13_a_row_listed_again_during_a_read_is_not_deleted_by_that_read() {
+    let mut bed = Bed::open([]);
+    bed.stream([row(4).of("a").omitted()]);
+    bed.slow_pages = true;
+    bed.start_live();
+    // The pages are from before the row took another entry; the row listed again is from after.
+    bed.page(Some(1), [row(9).at(2).nothing()]);
+    bed.body(row(4).of("b").at(5).says("new"));
+    bed.page(Some(1), []);
+    bed.frame([row(4).of("b").at(5).says("new")]);
+    bed.wait(2_000);
+    bed.shows(["1:b @5 bot: new"]);
+}
+
+#[test]
 fn d13_it_waits_a_minute_from_its_first_version_without_a_body() {
     let mut bed = Bed::open([]);
     bed.stream([row(1).unfetched(), row(9).says("nine")]);
