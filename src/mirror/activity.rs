@@ -25,15 +25,12 @@ pub(super) struct Board {
     failure: Option<TurnFailure>,
     told: Option<Arc<str>>,
     told_at: Option<Mono>,
-    /// After a lost stream or a reset an increment says nothing until the next snapshot came.
+    /// After a lost stream or a reset an increment says nothing until the next snapshot came. Not so for a Bot that is new in the roster: the
+    /// snapshot of the stream under way came before it, and an increment is a whole state.
     awaiting_snapshot: bool,
 }
 
 impl Board {
-    pub(super) fn new() -> Self {
-        Self { awaiting_snapshot: true, ..Self::default() }
-    }
-
     /// A whole state of the main session, or `None` where a snapshot lists none.
     pub(super) fn live(&mut self, state: Option<&LiveState>, snapshot: bool) {
         if snapshot {

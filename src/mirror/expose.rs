@@ -11,24 +11,32 @@ impl Mirror {
         if self.in_flight.is_some() || self.generation.is_none() {
             return;
         }
+        self.stage_due(now.mono);
+        if self.open() {
+            // What the unopened record held back may be due by now.
+            self.stage_due(now.mono);
+        }
+    }
+
+    fn stage_due(&mut self, now: Mono) {
         let mut staged = Staged::default();
         if !self.held() {
-            self.stage_in_order(now.mono, &mut staged);
-            self.stage_late(now.mono, &mut staged);
+            self.stage_in_order(now, &mut staged);
+            self.stage_late(now, &mut staged);
         }
         self.commit(staged);
-        self.open();
     }
 
     /// Whether exposures wait for the read under way.
     ///
     /// A read that counts all rows holds everything: rows of its later pages may have any number. A read before the stream holds until the stream has
-    /// passed C: up to C an unread page may still hold a change, and only the read or the replay brings it.
+    /// passed C: up to C an unread page may still hold a change, and only the read or a replay without a gap brings it.
     fn held(&self) -> bool {
         let Some(read) = &self.read else {
             return self.opening.is_some() && self.open_at.is_none();
         };
-        read.live || self.opening.is_some() || !(read.c.is_some() && read.stream_high >= read.c)
+        let passed = self.unbroken && read.c.is_some() && read.stream_high >= read.c;
+        read.live || self.opening.is_some() || !passed
     }
 
     fn stage_in_order(&mut self, now: Mono, staged: &mut Staged) {
@@ -230,21 +238,27 @@ impl Mirror {
     }
 
     /// Opens the record once the first full read is in and every number up to C is exposed, replaced by a higher one, or lost.
-    fn open(&mut self) {
-        let Some(c) = self.open_at else { return };
+    /// Says whether it did.
+    fn open(&mut self) -> bool {
+        let Some(c) = self.open_at else { return false };
         if self.opening.is_none() || self.in_flight.is_some() {
-            return;
+            return false;
         }
         let from = self.staged_head.map_or(Some(0), |head| head.checked_add(1));
         if from.and_then(|from| self.group(from)).is_some_and(|(number, _)| number <= c) {
-            return;
+            return false;
+        }
+        // Behind the head nobody waits for a body, but after a restart the record doesn't open without the texts that it had.
+        if self.waiting.iter().any(|&(_, key)| self.entries[key as usize].number <= Some(c)) {
+            return false;
         }
         let (Some(mut messages), Some(generation)) = (self.opening.take(), self.generation) else {
-            return;
+            return false;
         };
         messages.sort_by_key(Message::order);
         self.open_at = None;
         self.effects.push(Effect::Opened { generation, messages, head: self.head });
+        true
     }
 
     /// Delivers a text again as the index knows it: the base with its first cursor, or the latest revision with its own.
@@ -303,28 +317,17 @@ impl Mirror {
     }
 
     fn expire_bodies(&mut self, now: Mono) {
-        if self.waiting.is_empty() {
-            return;
-        }
         let wait = self.body_wait();
-        let expired =
-            |key: &Key| matches!(self.entries[*key as usize].body, Body::Waiting { since } if now >= since.after(wait));
-        let mut lost: Vec<Key> = self.waiting.iter().copied().filter(expired).collect();
-        lost.sort_unstable();
-        for key in lost {
+        while let Some(&(since, key)) = self.waiting.first()
+            && now >= since.after(wait)
+        {
             self.lose(key);
         }
     }
 
     pub(super) fn body_deadline(&self) -> Option<Mono> {
         let wait = self.body_wait();
-        self.waiting
-            .iter()
-            .filter_map(|&key| match self.entries[key as usize].body {
-                Body::Waiting { since } => Some(since.after(wait)),
-                _ => None,
-            })
-            .min()
+        self.waiting.first().map(|(since, _)| since.after(wait))
     }
 
     /// When the next exposure can be due, as far as time alone decides.
@@ -346,7 +349,9 @@ impl Mirror {
             let entry = &self.entries[key as usize];
             match (entry.body, entry.late_since) {
                 (Body::Waiting { .. }, _) => None,
-                (_, Some(since)) => own_number.map(|_| since.after(LATE_WAIT)),
+                (_, Some(since)) => {
+                    own_number.and_then(|_| self.stable_at(key, part).max(Some(since.after(LATE_WAIT))))
+                }
                 (_, None) => self.stable_at(key, part),
             }
         });

@@ -242,8 +242,8 @@ pub struct Mirror {
     nonces: HashMap<u128, Key>,
     /// Everything pending, by number.
     order: BTreeSet<(u64, Key, Part)>,
-    /// Entries that wait for a body.
-    waiting: HashSet<Key>,
+    /// Entries that wait for a body, by the moment of their first version without one.
+    waiting: BTreeSet<(Mono, Key)>,
 
     /// The highest number staged; the highest readable.
     staged_head: Option<u64>,
@@ -265,6 +265,9 @@ pub struct Mirror {
     stream_high: Option<u64>,
     sent_cursor: Option<Cursor>,
     refused: Option<Cursor>,
+    /// Whether all that was numbered up to the cursor to resume from is known: a replay from there leaves no gap. False from the moment that the
+    /// stream went on from elsewhere until a full read is complete.
+    unbroken: bool,
 
     activity: activity::Board,
     counts: Counts,
@@ -302,7 +305,7 @@ struct EntryState {
 enum Body {
     Known,
     Waiting { since: Mono },
-    Lost { since: Mono },
+    Lost,
 }
 
 #[derive(Debug)]
@@ -317,12 +320,14 @@ struct Read {
     id: u64,
     live: bool,
     starts: u8,
+    /// The mirror's own when it began.
+    known: Option<u64>,
     /// Of its pages.
     generation: Option<u64>,
     /// The highest number of its first page.
     c: Option<u64>,
     seen: HashSet<u64>,
-    /// Rows of which the stream brought something since it began.
+    /// Rows of which the stream (or a row listed again for its body) brought something since it began.
     touched: HashSet<u64>,
     /// The highest number of the stream since it began.
     stream_high: Option<u64>,
@@ -358,7 +363,7 @@ impl Mirror {
             by_id: HashMap::new(),
             nonces: HashMap::new(),
             order: BTreeSet::new(),
-            waiting: HashSet::new(),
+            waiting: BTreeSet::new(),
             staged_head: None,
             head: None,
             in_flight: None,
@@ -373,7 +378,8 @@ impl Mirror {
             stream_high: None,
             sent_cursor: None,
             refused: None,
-            activity: activity::Board::new(),
+            unbroken: false,
+            activity: activity::Board::default(),
             counts: Counts::default(),
             effects: Vec::new(),
         }
@@ -391,7 +397,8 @@ impl Mirror {
             Input::Rows { generation, rows, deletes } => self.stream_rows(now, generation, rows, deletes),
             Input::Cleared { generation } => self.cleared(now, generation),
             Input::CursorTooOld { generation } => {
-                self.refused = self.sent_cursor.take();
+                // A second refusal of the same cursor must not make us forget it.
+                self.refused = self.sent_cursor.take().or(self.refused);
                 self.cleared(now, generation);
                 // The new read's C takes its place.
                 self.stream_high = None;
@@ -417,11 +424,15 @@ impl Mirror {
     pub fn resume(&mut self) -> Option<Cursor> {
         let (generation, c) = (self.generation?, self.c?);
         let from = if self.refused.is_some_and(|refused| refused.generation == generation) {
-            self.stream_high.unwrap_or(c)
+            self.stream_high
         } else {
-            self.stream_high.or(self.head).or_else(|| self.marks_high()).unwrap_or(c)
+            self.stream_high.or(self.head).or_else(|| self.marks_high())
         };
-        let cursor = Cursor { generation, number: from.min(c) };
+        if from.is_none() && self.read.is_some() {
+            // What is numbered below C comes with the rest of the read alone.
+            self.unbroken = false;
+        }
+        let cursor = Cursor { generation, number: from.unwrap_or(c).min(c) };
         self.sent_cursor = Some(cursor).filter(|cursor| Some(*cursor) != self.refused);
         self.sent_cursor
     }
@@ -505,7 +516,8 @@ impl Mirror {
         let entry = &self.entries[key as usize];
         let exposed = entry.unit(part).readable()?;
         let generation = self.generation?;
-        let shown = exposed.delivered && self.ready() && self.head.is_some_and(|head| exposed.highest() <= head);
+        // The base stays readable while a revision of it is committed.
+        let shown = exposed.delivered && self.ready() && self.head.is_some_and(|head| exposed.first <= head);
         shown.then(|| (base_id(generation, &entry.id, part), Cursor { generation, number: exposed.first }))
     }
 

@@ -14,6 +14,7 @@ impl Mirror {
             id: self.next_read,
             live,
             starts,
+            known: self.generation,
             generation: None,
             c: None,
             seen: HashSet::new(),
@@ -25,6 +26,8 @@ impl Mirror {
             stalled: false,
         });
         self.c = None;
+        // A live read is begun where the stream goes on from no cursor that we know.
+        self.unbroken &= !live;
         self.effects.push(Effect::ReadPage(PageQuery { read: self.next_read, before: None, generation: None }));
     }
 
@@ -33,9 +36,11 @@ impl Mirror {
         let Some(read) = self.read.as_ref().filter(|read| read.id == id && !read.stalled) else {
             return;
         };
-        let (live, first) = (read.live, read.c.is_none());
+        let (live, first, known) = (read.live, read.c.is_none(), read.known);
         let generation = generation.or(read.generation).or(self.generation).unwrap_or(0);
-        if read.generation.is_some_and(|expected| expected != generation) {
+        // The stream told the generation after this was asked: an answer of another one is from before.
+        let learned = first && self.generation != known && self.generation != Some(generation);
+        if learned || read.generation.is_some_and(|expected| expected != generation) {
             self.disagreed();
             return;
         }
@@ -107,12 +112,13 @@ impl Mirror {
                 if let Some(row) = self.rows.get_mut(&seq).filter(|row| row.entry == Some(key)) {
                     row.entry = None;
                 }
-                self.unmessage(now, key, number);
+                self.unmessage(now, key, number, Source::Read);
             }
         }
         if self.opening.is_some() && self.open_at.is_none() {
             self.open_at = Some(c);
         }
+        self.unbroken = true;
         self.effects.push(Effect::ReadDone);
     }
 
@@ -153,6 +159,7 @@ impl Mirror {
         self.c = None;
         self.stream_high = None;
         self.sent_cursor = None;
+        self.unbroken = false;
         if let Some(read) = self.read.as_mut() {
             read.seen.clear();
             read.touched.clear();
@@ -192,6 +199,8 @@ impl Mirror {
 
     /// A `cleared` or `cursorTooOld` frame: the Bot is read in full, and where the generation is another one, everything goes first.
     pub(super) fn cleared(&mut self, now: Now, generation: Option<u64>) {
+        // Rows that wait for the generation are from before it; the read brings what is left of them.
+        self.early.clear();
         if let Some(generation) = generation {
             self.adopt(now, generation);
         }

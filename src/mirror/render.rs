@@ -136,7 +136,8 @@ fn answer(widget: &Widget) -> Option<Arc<str>> {
         .iter()
         .find(|option| option.value == *value)
         .or_else(|| widget.options.iter().find(|option| option.label == *value));
-    Some(chosen.map_or_else(|| Arc::clone(value), |option| Arc::clone(&option.label)))
+    let label = chosen.map(|option| &option.label).filter(|label| !label.trim().is_empty());
+    Some(Arc::clone(label.unwrap_or(value)))
 }
 
 fn one_line(text: &str) -> String {

@@ -1,11 +1,12 @@
 //! Rows and entries: which version counts, which row carries an entry, what a change of either means for its texts.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::render::{Rendered, render};
 use super::unit::{Unit, Want};
 use super::{Body, Effect, EntryState, FetchQuery, Key, Mirror, QUIET, Source};
-use crate::model::{BodyRef, Delete, EntryId, Now, Part, Row, RowBody, Wall};
+use crate::model::{BodyRef, Content, Delete, EntryId, Malformed, Now, Part, Row, RowBody, Wall};
 
 enum Op {
     Delete(Delete),
@@ -64,9 +65,8 @@ impl Mirror {
         let Some(key) = carried.or(named).filter(|&key| self.entries[key as usize].seq == delete.seq) else {
             return;
         };
-        let entry = &mut self.entries[key as usize];
-        entry.number = entry.number.max(Some(delete.number));
-        self.unmessage(now, key, delete.number);
+        // The number of the removal is the row's, not the entry's: a read may still find the entry in another row with a smaller one.
+        self.unmessage(now, key, delete.number, Source::Stream);
     }
 
     fn apply_row(&mut self, now: Now, row: Row, source: Source, brought: &Brought) {
@@ -81,11 +81,11 @@ impl Mirror {
             self.skipped(row.seq, malformed);
             return;
         }
-        let id = row.id();
+        let id = self.identity(&row);
         let key = self.by_id.get(&id).copied();
         let carried = self.rows.get(&row.seq).and_then(|state| state.entry);
         if let Some(old) = carried.filter(|&old| Some(old) != key) {
-            self.displaced(now, old, &row, brought);
+            self.displaced(now, old, &row, source, brought);
         }
         let state = self.rows.entry(row.seq).or_default();
         state.number = Some(row.number);
@@ -105,6 +105,11 @@ impl Mirror {
         match row.body {
             RowBody::Entry(body) => {
                 let rendered = render(&body, self.harness);
+                if let Content::Other { kind, unknown: true, .. } = &body.content
+                    && rendered.main.is_none()
+                {
+                    self.skip(Malformed { kind: Arc::clone(kind), reason: "unknown kind" });
+                }
                 self.known(now, key, row.number, rendered, body.at, source);
             }
             RowBody::Nothing => self.known(now, key, row.number, Rendered::default(), None, source),
@@ -113,25 +118,42 @@ impl Mirror {
         }
     }
 
+    /// The entry that a row holds. A version without its body and without an id is taken for what the row carries already: only the body could tell
+    /// otherwise.
+    fn identity(&self, row: &Row) -> EntryId {
+        let carried = self.rows.get(&row.seq).and_then(|state| state.entry);
+        match (&row.body, carried) {
+            (RowBody::Unfetched { .. } | RowBody::Nothing, Some(key)) if row.entry_id.is_none() => {
+                self.entries[key as usize].id.clone()
+            }
+            _ => row.id(),
+        }
+    }
+
     /// Whether a version that is known already still says something: its body was missing, or the Bot's harness changed since it was read.
     fn counts_again(&self, row: &Row, source: Source) -> bool {
         let carried = self.rows.get(&row.seq).and_then(|state| state.entry);
         let body = carried.map_or(Body::Known, |key| self.entries[key as usize].body);
+        let again = source == Source::Read && self.read.as_ref().is_some_and(|read| read.render_again);
         if matches!(row.body, RowBody::Unfetched { .. }) {
-            // A body that was given up is asked for again with each full read.
-            return source == Source::Read && matches!(body, Body::Lost { .. });
+            // A body that was given up is asked for again with each full read, or with the replay that brings what is above its C; one that was
+            // listed again may be offloaded after all.
+            let given_up = source != Source::Body && body == Body::Lost;
+            return again || given_up || source == Source::Body && body != Body::Known;
         }
-        body != Body::Known || source == Source::Read && self.read.as_ref().is_some_and(|read| read.render_again)
+        body != Body::Known || again
     }
 
     /// A row took another entry: the one it carried is deleted, unless this frame brings it in another row.
-    fn displaced(&mut self, now: Now, old: Key, row: &Row, brought: &Brought) {
+    fn displaced(&mut self, now: Now, old: Key, row: &Row, source: Source, brought: &Brought) {
         let entry = &self.entries[old as usize];
-        let elsewhere = brought
-            .get(&entry.id)
-            .is_some_and(|&(number, seq)| seq != row.seq && entry.number.is_none_or(|known| number > known));
+        let elsewhere = brought.get(&entry.id).is_some_and(|&(number, seq)| {
+            // A version that will be skipped, because its row is known to have gone on, brings nothing.
+            let newer = self.rows.get(&seq).and_then(|state| state.number).is_none_or(|known| number > known);
+            newer && seq != row.seq && entry.number.is_none_or(|known| number > known)
+        });
         if entry.seq == row.seq && !elsewhere {
-            self.unmessage(now, old, row.number);
+            self.unmessage(now, old, row.number, source);
         }
     }
 
@@ -153,15 +175,9 @@ impl Mirror {
 
     /// The entry's text is known.
     fn known(&mut self, now: Now, key: Key, number: u64, rendered: Rendered, body_at: Option<Wall>, source: Source) {
-        let seen = if self.opening.is_some() && source != Source::Stream {
-            // Nobody saw it happen: it is from before this process.
-            body_at.unwrap_or(self.process_start)
-        } else {
-            now.wall
-        };
+        let seen = self.seen(now, body_at, source);
+        self.set_body(key, Body::Known);
         let entry = &mut self.entries[key as usize];
-        entry.body = Body::Known;
-        self.waiting.remove(&key);
         entry.widget = rendered.widget;
         if let Some(nonce) = rendered.nonce.as_deref().and_then(nonce_bits) {
             entry.nonce = Some(nonce);
@@ -184,13 +200,12 @@ impl Mirror {
     }
 
     /// The entry has a version whose text isn't here.
-    fn unfetched(&mut self, now: Now, key: Key, at: BodyRef, kind: std::sync::Arc<str>) {
-        let entry = &mut self.entries[key as usize];
-        entry.body = match entry.body {
-            Body::Known => Body::Waiting { since: now.mono },
+    fn unfetched(&mut self, now: Now, key: Key, at: BodyRef, kind: Arc<str>) {
+        if self.entries[key as usize].body == Body::Known {
             // The time runs from the first version without a text; what was lost holds nobody up again.
-            body => body,
-        };
+            self.set_body(key, Body::Waiting { since: now.mono });
+        }
+        let entry = &mut self.entries[key as usize];
         let number = entry.number.unwrap_or(0);
         for unit in [&mut entry.main, &mut entry.answer] {
             if let Some(pending) = unit.pending.as_mut() {
@@ -206,7 +221,6 @@ impl Mirror {
             kind,
             generation: self.generation,
         };
-        self.waiting.insert(key);
         self.register(key);
         self.effects.push(Effect::Fetch(query));
     }
@@ -227,59 +241,81 @@ impl Mirror {
             }
             return;
         };
-        if let RowBody::Unfetched { at, kind } = &row.body {
-            // Offloaded after all, or a newer version that is: asked for as such. The same answer again is no body.
-            let (at, kind) = (at.clone(), kind.clone());
-            match waiting(self) {
-                Some(key) if row.number > query.number || at != query.at => {
-                    self.carry(key, &row);
-                    if let Some(state) = self.rows.get_mut(&row.seq) {
-                        state.number = state.number.max(Some(row.number));
-                    }
-                    self.unfetched(now, key, at, kind);
-                }
-                Some(key) => self.lose(key),
-                None => {}
+        if let RowBody::Unfetched { at, .. } = &row.body
+            && row.number == query.number
+            && *at == query.at
+        {
+            // The same answer again is no body. (Offloaded after all, or a newer version that is: that is asked for as such.)
+            if let Some(key) = waiting(self) {
+                self.lose(key);
             }
             return;
+        }
+        if let Some(read) = self.read.as_mut().filter(|_| row.number > query.number) {
+            // Listed again and changed meanwhile: a read whose page of it is older says nothing of it.
+            read.touched.insert(row.seq);
         }
         let brought = Brought::from([(row.id(), (row.number, row.seq))]);
         self.apply_row(now, row, Source::Body, &brought);
     }
 
-    fn skipped(&mut self, seq: u64, malformed: crate::model::Malformed) {
+    fn skipped(&mut self, seq: u64, malformed: Malformed) {
+        self.skip(malformed);
+        if let Some(key) = self.rows.get(&seq).and_then(|state| state.entry) {
+            // If its body was waited for: it came and says nothing.
+            self.lose(key);
+        }
+    }
+
+    fn skip(&mut self, malformed: Malformed) {
         self.counts.skipped += 1;
         self.effects.push(Effect::Skipped(malformed));
-        let carried = self.rows.get(&seq).and_then(|state| state.entry);
-        if let Some(key) = carried.filter(|&key| self.waiting.contains(&key)) {
-            // Its body came and says nothing: nobody waits for it any longer.
-            self.lose(key);
+    }
+
+    /// When a change was seen. What a read brings before the record opened, nobody saw happen: it is from before this process.
+    fn seen(&self, now: Now, body_at: Option<Wall>, source: Source) -> Wall {
+        if self.opening.is_some() && source != Source::Stream {
+            body_at.unwrap_or(self.process_start)
+        } else {
+            now.wall
+        }
+    }
+
+    /// Keeps `waiting` in step with the entry's body.
+    fn set_body(&mut self, key: Key, body: Body) {
+        let before = std::mem::replace(&mut self.entries[key as usize].body, body);
+        if let Body::Waiting { since } = before {
+            self.waiting.remove(&(since, key));
+        }
+        if let Body::Waiting { since } = body {
+            self.waiting.insert((since, key));
         }
     }
 
     /// Gives a body up: it is no longer in the way.
     pub(super) fn lose(&mut self, key: Key) {
-        let entry = &mut self.entries[key as usize];
-        let Body::Waiting { since } = entry.body else { return };
-        entry.body = Body::Lost { since };
+        let entry = &self.entries[key as usize];
+        let Body::Waiting { .. } = entry.body else { return };
         let seq = entry.seq;
-        self.waiting.remove(&key);
+        self.set_body(key, Body::Lost);
         self.counts.lost += 1;
         self.effects.push(Effect::Lost { seq });
         self.register(key);
     }
 
     /// The entry is no message any more: gone, displaced, or of another kind.
-    pub(super) fn unmessage(&mut self, now: Now, key: Key, number: u64) {
-        let seen = if self.opening.is_some() { self.process_start } else { now.wall };
+    pub(super) fn unmessage(&mut self, now: Now, key: Key, number: u64, source: Source) {
+        let seen = self.seen(now, None, source);
+        self.set_body(key, Body::Known);
         let entry = &mut self.entries[key as usize];
-        entry.body = Body::Known;
         entry.widget = None;
-        self.waiting.remove(&key);
         for unit in [&mut entry.main, &mut entry.answer] {
             unit.want(None, number, now.mono, QUIET, (seen, None));
         }
-        if let Some(nonce) = entry.nonce.take() {
+        if let Some(nonce) = entry.nonce.take()
+            && self.nonces.get(&nonce) == Some(&key)
+        {
+            // Another entry may be the echo by now.
             self.nonces.remove(&nonce);
         }
         self.register(key);
@@ -308,10 +344,10 @@ impl Mirror {
         key
     }
 
-    /// Keeps `order` and `waiting` in step with the entry's state.
+    /// Keeps `order` in step with the entry's state. What waits for a body behind the head holds nobody up and isn't listed.
     pub(super) fn register(&mut self, key: Key) {
         let entry = &mut self.entries[key as usize];
-        let waiting = matches!(entry.body, Body::Waiting { .. });
+        let waiting = matches!(entry.body, Body::Waiting { .. }) && entry.number > self.staged_head;
         for (slot, part) in [Part::Entry, Part::Answer].into_iter().enumerate() {
             let pending = entry.unit(part).pending.as_ref().map(|pending| pending.number);
             let at = if waiting && part == Part::Entry { entry.number } else { pending };
