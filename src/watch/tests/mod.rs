@@ -1,1 +1,4 @@
+//! The loop as a whole, on a paused clock.
 
+mod bed;
+mod roster;

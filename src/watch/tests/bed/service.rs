@@ -1,0 +1,578 @@
+//! The service in memory: accounts, Bots with transcripts, lists, one stream and more, sends with their echoes, widgets. Every call is logged with
+//! its time, and may meet a [`Fault`].
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+
+use oauth2::AccessToken;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::clock;
+use super::fault::{Answer, Fault, Request, error};
+use super::frames::{HEARTBEAT, Item, Manner, Stream};
+use super::rows;
+use super::transcript::Transcript;
+use crate::model::{
+    AgentId, Bot, Card, Content, Cursor, Delete, EntryId, Harness, LiveState, Row, RowBody, Wall, Widget,
+};
+use crate::upstream::{
+    Call, Delivery, Error, ErrorKind, Frame, Frames, Me, Page, PageRequest, Roster, SendRequest, SendStatus, Upstream,
+    WatchRequest, WidgetAnswer, WidgetRequest,
+};
+
+type Matches = Box<dyn Fn(&Request) -> bool + Send>;
+
+pub(in crate::watch::tests) struct Service {
+    me: Weak<Self>,
+    state: Mutex<State>,
+}
+
+impl fmt::Debug for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Service")
+    }
+}
+
+#[derive(Default)]
+struct State {
+    /// By the subject of the token.
+    accounts: HashMap<String, Account>,
+    rejected: HashSet<String>,
+    blobs: HashMap<Arc<str>, RowBody>,
+    streams: Vec<(String, mpsc::UnboundedSender<Item>)>,
+    manners: VecDeque<Manner>,
+    faults: Vec<(Matches, Fault)>,
+    log: Vec<(i64, Request)>,
+    calls_now: usize,
+    most_lists: usize,
+    lists_now: usize,
+    no_echo: bool,
+    rewrite: Option<fn(&str) -> String>,
+    page_limit: Option<u32>,
+}
+
+#[derive(Default)]
+struct Account {
+    me: Option<Me>,
+    bots: Vec<Bot>,
+    transcripts: HashMap<AgentId, Transcript>,
+    live: HashMap<AgentId, LiveState>,
+}
+
+/// Counts a call as under way until it ends or is dropped.
+struct Under(Weak<Service>, bool);
+
+impl Drop for Under {
+    fn drop(&mut self) {
+        if let Some(service) = self.0.upgrade() {
+            let mut state = service.lock();
+            state.calls_now -= 1;
+            state.lists_now -= usize::from(self.1);
+        }
+    }
+}
+
+impl Service {
+    pub(in crate::watch::tests) fn new() -> Arc<Self> {
+        Arc::new_cyclic(|me| Self { me: Weak::clone(me), state: Mutex::default() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    // What tests arrange.
+
+    pub(in crate::watch::tests) fn account(&self, subject: &str, user_id: &str) {
+        let me = Me { user_id: Some(user_id.to_owned()), auth_id: None, name: Some(format!("Name of {subject}")) };
+        self.me_is(subject, me);
+    }
+
+    pub(in crate::watch::tests) fn me_is(&self, subject: &str, me: Me) {
+        self.lock().accounts.entry(subject.to_owned()).or_default().me = Some(me);
+    }
+
+    pub(in crate::watch::tests) fn add_bot(&self, subject: &str, bot: &str) {
+        let mut state = self.lock();
+        let account = state.accounts.get_mut(subject).unwrap();
+        let agent_id = AgentId::from(bot);
+        account.bots.push(Bot { agent_id: agent_id.clone(), name: format!("Bot {bot}"), harness: Harness::Other });
+        account.transcripts.entry(agent_id).or_insert_with(Transcript::new);
+    }
+
+    pub(in crate::watch::tests) fn remove_bot(&self, bot: &str) {
+        for account in self.lock().accounts.values_mut() {
+            account.bots.retain(|listed| listed.agent_id.as_str() != bot);
+        }
+    }
+
+    pub(in crate::watch::tests) fn rename_bot(&self, bot: &str, name: &str) {
+        for account in self.lock().accounts.values_mut() {
+            account.bots.iter_mut().filter(|listed| listed.agent_id.as_str() == bot).for_each(|listed| {
+                name.clone_into(&mut listed.name);
+            });
+        }
+    }
+
+    pub(in crate::watch::tests) fn roster_changed(&self) {
+        self.push(Frame::RosterChanged);
+    }
+
+    /// The next calls that match meet this fault; faults are tried in the order in which they were given.
+    pub(in crate::watch::tests) fn fault(&self, matches: impl Fn(&Request) -> bool + Send + 'static, fault: Fault) {
+        self.lock().faults.push((Box::new(matches), fault));
+    }
+
+    pub(in crate::watch::tests) fn mend(&self) {
+        self.lock().faults.clear();
+    }
+
+    /// How the next streams behave, one each; those after them are normal.
+    pub(in crate::watch::tests) fn next_streams(&self, manners: impl IntoIterator<Item = Manner>) {
+        self.lock().manners.extend(manners);
+    }
+
+    /// This token, and no other, is answered 401 from now on.
+    pub(in crate::watch::tests) fn reject(&self, token: &str) {
+        self.lock().rejected.insert(token.to_owned());
+    }
+
+    /// Sends get no row before [`Service::echo`].
+    pub(in crate::watch::tests) fn no_echo(&self, no_echo: bool) {
+        self.lock().no_echo = no_echo;
+    }
+
+    /// Texts of sends are rewritten before they get their row.
+    pub(in crate::watch::tests) fn rewrite(&self, rewrite: fn(&str) -> String) {
+        self.lock().rewrite = Some(rewrite);
+    }
+
+    /// Pages are shorter than asked for.
+    pub(in crate::watch::tests) fn page_limit(&self, limit: u32) {
+        self.lock().page_limit = Some(limit);
+    }
+
+    pub(in crate::watch::tests) fn store_blob(&self, hash: &str, body: RowBody) {
+        self.lock().blobs.insert(Arc::from(hash), body);
+    }
+
+    // What Bots and people do.
+
+    fn with<T>(&self, bot: &str, change: impl FnOnce(&mut Transcript) -> T) -> T {
+        let mut state = self.lock();
+        let agent = AgentId::from(bot);
+        let transcript = state.accounts.values_mut().find_map(|account| account.transcripts.get_mut(&agent));
+        change(transcript.unwrap())
+    }
+
+    fn row(&self, bot: &str, change: impl FnOnce(&mut Transcript) -> Row) -> u64 {
+        let (generation, shown, seq) = self.with(bot, |transcript| {
+            let row = change(transcript);
+            (transcript.generation, transcript.shown_frame(&row), row.seq)
+        });
+        self.push(rows_frame(bot, generation, vec![shown], vec![]));
+        seq
+    }
+
+    /// A new row; gives its `seq`.
+    pub(in crate::watch::tests) fn append(&self, bot: &str, body: RowBody) -> u64 {
+        self.row(bot, |transcript| transcript.append(body))
+    }
+
+    /// The Bot says something.
+    pub(in crate::watch::tests) fn says(&self, bot: &str, text: &str) -> u64 {
+        self.append(bot, rows::said(text))
+    }
+
+    /// A new row whose body pages and frames leave out.
+    pub(in crate::watch::tests) fn append_omitted(&self, bot: &str, body: RowBody) -> u64 {
+        self.row(bot, |transcript| {
+            let row = transcript.append(rows::omitted());
+            transcript.omit.insert(row.seq, body);
+            row
+        })
+    }
+
+    pub(in crate::watch::tests) fn overwrite(&self, bot: &str, seq: u64, body: RowBody) {
+        self.row(bot, |transcript| transcript.overwrite(seq, body));
+    }
+
+    pub(in crate::watch::tests) fn delete(&self, bot: &str, seq: u64) {
+        let (generation, delete) = self.with(bot, |transcript| (transcript.generation, transcript.delete(seq)));
+        self.push(rows_frame(bot, generation, vec![], vec![delete]));
+    }
+
+    pub(in crate::watch::tests) fn clear(&self, bot: &str, generation: u64) {
+        self.with(bot, |transcript| transcript.clear(generation));
+        self.push(Frame::Cleared { agent_id: AgentId::from(bot), generation: Some(generation) });
+    }
+
+    /// A new generation of which no frame tells.
+    pub(in crate::watch::tests) fn clear_silently(&self, bot: &str, generation: u64) {
+        self.with(bot, |transcript| transcript.clear(generation));
+    }
+
+    /// The service forgets changes up to now: older cursors are refused.
+    pub(in crate::watch::tests) fn forget_changes(&self, bot: &str) {
+        self.with(bot, |transcript| transcript.forgotten = transcript.counter);
+    }
+
+    pub(in crate::watch::tests) fn number(&self, bot: &str) -> u64 {
+        self.with(bot, |transcript| transcript.counter)
+    }
+
+    /// The echo of a send.
+    pub(in crate::watch::tests) fn echo(&self, bot: &str, message_id: uuid::Uuid, text: &str) -> u64 {
+        self.append(bot, rows::echo(text, &message_id.to_string(), None))
+    }
+
+    pub(in crate::watch::tests) fn live(&self, bot: &str, state: LiveState) {
+        let agent = AgentId::from(bot);
+        for account in self.lock().accounts.values_mut() {
+            if account.transcripts.contains_key(&agent) {
+                account.live.insert(agent.clone(), state.clone());
+            }
+        }
+        self.push(Frame::AgentState { snapshot: false, live: vec![(agent, state)] });
+    }
+
+    /// A frame on every open stream.
+    pub(in crate::watch::tests) fn push(&self, frame: Frame) {
+        self.item(&Ok(Some(frame)));
+    }
+
+    /// Every open stream ends cleanly.
+    pub(in crate::watch::tests) fn end_streams(&self) {
+        self.item(&Ok(None));
+        self.lock().streams.clear();
+    }
+
+    /// Every open stream breaks.
+    pub(in crate::watch::tests) fn break_streams(&self, kind: ErrorKind) {
+        self.item(&Err(error(kind)));
+        self.lock().streams.clear();
+    }
+
+    /// Every open stream goes on without a frame but heartbeats.
+    pub(in crate::watch::tests) fn disconnect_quietly(&self) {
+        self.lock().streams.clear();
+    }
+
+    fn item(&self, item: &Item) {
+        self.lock().streams.retain(|(_, stream)| stream.send(item.clone()).is_ok());
+    }
+
+    // What tests look at.
+
+    pub(in crate::watch::tests) fn open_streams(&self) -> usize {
+        let mut state = self.lock();
+        state.streams.retain(|(_, stream)| !stream.is_closed());
+        state.streams.len()
+    }
+
+    /// Requests that match, with the millisecond in which they came.
+    pub(in crate::watch::tests) fn log(&self, matches: impl Fn(&Request) -> bool) -> Vec<(i64, Request)> {
+        self.lock().log.iter().filter(|(_, request)| matches(request)).cloned().collect()
+    }
+
+    pub(in crate::watch::tests) fn count(&self, matches: impl Fn(&Request) -> bool) -> usize {
+        self.log(matches).len()
+    }
+
+    /// Times at which streams were asked for.
+    pub(in crate::watch::tests) fn watches(&self) -> Vec<i64> {
+        self.log(Request::is_watch).into_iter().map(|(at, _)| at).collect()
+    }
+
+    /// The cursors of the latest stream request.
+    pub(in crate::watch::tests) fn cursors(&self) -> Vec<(String, u64, u64)> {
+        match self.log(Request::is_watch).pop() {
+            Some((_, Request::Watch(request))) => plain(&request.cursors),
+            _ => panic!("no stream was asked for"),
+        }
+    }
+
+    /// The most list calls that were under way at once.
+    pub(in crate::watch::tests) fn most_lists(&self) -> usize {
+        self.lock().most_lists
+    }
+
+    /// Calls under way now.
+    pub(in crate::watch::tests) fn calls_now(&self) -> usize {
+        self.lock().calls_now
+    }
+
+    /// Rows of a Bot that came of sends.
+    pub(in crate::watch::tests) fn sends_in(&self, bot: &str) -> usize {
+        self.with(bot, |transcript| transcript.sends())
+    }
+
+    // The calls.
+
+    fn call<T: Send + 'static>(
+        &self,
+        request: Request,
+        token: AccessToken,
+        act: impl FnOnce(&mut State, &str) -> Result<T, Error> + Send + 'static,
+        other: impl FnOnce(Answer, Option<Result<T, Error>>) -> Result<T, Error> + Send + 'static,
+    ) -> Call<T> {
+        let mut state = self.lock();
+        let fault = state.fault_for(&request);
+        let list = request.is_list();
+        state.log.push((clock::millis(), request));
+        state.calls_now += 1;
+        state.lists_now += usize::from(list);
+        state.most_lists = state.most_lists.max(state.lists_now);
+        drop(state);
+        let under = Under(Weak::clone(&self.me), list);
+        let service = self.me.upgrade().unwrap();
+        Box::pin(async move {
+            let _under = under;
+            // No answer ever comes in the moment of the call.
+            tokio::task::yield_now().await;
+            if let Some(wait) = fault.before {
+                wait.pass().await;
+            }
+            let done = (!fault.not_done).then(|| {
+                let mut state = service.lock();
+                if state.rejected.contains(token.secret()) {
+                    return Err(error(ErrorKind::Auth));
+                }
+                let subject = token.secret().split('/').next().unwrap_or_default().to_owned();
+                act(&mut state, &subject)
+            });
+            if let Some(wait) = fault.after {
+                wait.pass().await;
+            }
+            match (fault.answer, done) {
+                (Some(Answer::Error(error)), _) => Err(error),
+                (Some(answer), done) => other(answer, done),
+                (None, Some(done)) => done,
+                (None, None) => Err(error(ErrorKind::Broken)),
+            }
+        })
+    }
+}
+
+fn plain(cursors: &[(AgentId, Cursor)]) -> Vec<(String, u64, u64)> {
+    let mut plain: Vec<_> =
+        cursors.iter().map(|(agent, cursor)| (agent.to_string(), cursor.generation, cursor.number)).collect();
+    plain.sort();
+    plain
+}
+
+pub(in crate::watch::tests) fn rows_frame(bot: &str, generation: u64, rows: Vec<Row>, deletes: Vec<Delete>) -> Frame {
+    Frame::Rows { agent_id: AgentId::from(bot), generation: Some(generation), rows, deletes, malformed: vec![] }
+}
+
+impl State {
+    fn fault_for(&mut self, request: &Request) -> Fault {
+        let Some(at) = self.faults.iter().position(|(matches, _)| matches(request)) else {
+            return Fault::default();
+        };
+        let fault = self.faults[at].1.clone();
+        if let Some(times) = &mut self.faults[at].1.times {
+            *times -= 1;
+            if *times == 0 {
+                drop(self.faults.remove(at));
+            }
+        }
+        fault
+    }
+
+    fn account(&mut self, subject: &str) -> Result<&mut Account, Error> {
+        self.accounts.get_mut(subject).ok_or_else(|| error(ErrorKind::Auth))
+    }
+
+    fn transcript(&mut self, subject: &str, agent: &AgentId) -> Result<&mut Transcript, Error> {
+        self.account(subject)?.transcripts.get_mut(agent).ok_or_else(|| error(ErrorKind::Refused))
+    }
+
+    fn tell(&mut self, frame: &Frame) {
+        self.streams.retain(|(_, stream)| stream.send(Ok(Some(frame.clone()))).is_ok());
+    }
+
+    fn open(&mut self, subject: &str, request: &WatchRequest) -> Result<Box<dyn Frames>, Error> {
+        let manner = self.manners.pop_front().unwrap_or(Manner::Normal);
+        let (sender, items) = mpsc::unbounded_channel();
+        // A receiver that is gone was dropped with the stream below: it isn't.
+        let send = |frame| drop(sender.send(Ok(Some(frame))));
+        let server_time = Some(Wall(clock::START + clock::millis()));
+        if manner != Manner::Mute {
+            send(Frame::Connected { server_time, lifetime: None });
+        }
+        let account = self.account(subject)?;
+        let mut stream = Stream { items, heartbeat: Some(Instant::now() + HEARTBEAT), ends: None };
+        match manner {
+            Manner::Mute => stream.heartbeat = None,
+            Manner::Silent => {
+                stream.heartbeat = None;
+                send(Frame::Heartbeat);
+            }
+            Manner::EndsAtOnce => drop(sender.send(Ok(None))),
+            Manner::Normal | Manner::Lives(_) | Manner::NoReplay => {
+                if let Manner::Lives(time) = manner {
+                    stream.ends = Some(Instant::now() + time);
+                }
+                for (agent, cursor) in &request.cursors {
+                    let Some(transcript) = account.transcripts.get(agent) else { continue };
+                    let bot = agent.as_str();
+                    if cursor.generation != transcript.generation || cursor.number < transcript.forgotten {
+                        let generation = Some(transcript.generation);
+                        send(Frame::CursorTooOld { agent_id: agent.clone(), generation });
+                    } else if manner != Manner::NoReplay {
+                        let (rows, deletes) = transcript.past(cursor.number);
+                        if !rows.is_empty() || !deletes.is_empty() {
+                            send(rows_frame(bot, transcript.generation, rows, deletes));
+                        }
+                    }
+                }
+                let live = account.live.iter().map(|(agent, state)| (agent.clone(), state.clone())).collect();
+                send(Frame::AgentState { snapshot: true, live });
+                self.streams.push((subject.to_owned(), sender.clone()));
+            }
+        }
+        Ok(Box::new(stream))
+    }
+
+    fn send(&mut self, subject: &str, request: &SendRequest) -> Result<Delivery, Error> {
+        let (no_echo, rewrite) = (self.no_echo, self.rewrite);
+        let transcript = self.transcript(subject, &request.agent_id)?;
+        if !no_echo && !transcript.holds(&request.message_id) {
+            let text = rewrite.map_or_else(|| request.text.to_string(), |rewrite| rewrite(&request.text));
+            let row = transcript.append(rows::echo(&text, &request.message_id, request.reply_to.as_ref()));
+            let frame = rows_frame(request.agent_id.as_str(), transcript.generation, vec![row], vec![]);
+            self.tell(&frame);
+        }
+        Ok(Delivery::Accepted)
+    }
+
+    fn respond(&mut self, subject: &str, request: &WidgetRequest) -> Result<WidgetAnswer, Error> {
+        let no_echo = self.no_echo;
+        let transcript = self.transcript(subject, &request.agent_id)?;
+        let Some((seq, widget)) = transcript.find(&request.entry_id).and_then(widget_of) else {
+            return Ok(WidgetAnswer::Refused { code: "not_found".to_owned() });
+        };
+        if widget.responded.is_some() || widget.closed {
+            return Ok(WidgetAnswer::Refused { code: "closed".to_owned() });
+        }
+        if !no_echo {
+            let options: Vec<_> = widget.options.iter().map(|option| (&*option.label, &*option.value)).collect();
+            let body = rows::widget(&widget.prompt, &options, Some(&request.value), false);
+            let row = transcript.overwrite(seq, body);
+            let frame = rows_frame(request.agent_id.as_str(), transcript.generation, vec![row], vec![]);
+            self.tell(&frame);
+        }
+        Ok(WidgetAnswer::Accepted)
+    }
+}
+
+fn widget_of(row: &Row) -> Option<(u64, Arc<Widget>)> {
+    match &row.body {
+        RowBody::Entry(entry) => match &entry.content {
+            Content::Sent(Card::Widget(widget)) => Some((row.seq, Arc::clone(widget))),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// For calls whose answer no fault of this kind changes.
+fn unfit<T>(_: Answer, _: Option<Result<T, Error>>) -> Result<T, Error> {
+    panic!("this fault's answer doesn't fit the call")
+}
+
+impl Upstream for Service {
+    fn me(&self, token: AccessToken) -> Call<Me> {
+        let act = |state: &mut State, subject: &str| {
+            state.account(subject)?.me.clone().ok_or_else(|| error(ErrorKind::Permanent))
+        };
+        self.call(Request::Me, token, act, |answer, _| match answer {
+            Answer::Me(me) => Ok(me),
+            other => unfit(other, None),
+        })
+    }
+
+    fn agents(&self, token: AccessToken) -> Call<Roster> {
+        let act = |state: &mut State, subject: &str| {
+            let bots = state.account(subject)?.bots.clone();
+            Ok(Roster { bots, skipped: 0, date: Some(Wall(clock::START + clock::millis())) })
+        };
+        self.call(Request::Agents, token, act, |answer, _| match answer {
+            Answer::Roster(roster) => Ok(roster),
+            other => unfit(other, None),
+        })
+    }
+
+    fn entries(&self, token: AccessToken, mut request: PageRequest) -> Call<Page> {
+        let logged = Request::Entries(request.clone());
+        let act = move |state: &mut State, subject: &str| {
+            request.limit = request.limit.min(state.page_limit.unwrap_or(u32::MAX));
+            Ok(state.transcript(subject, &request.agent_id)?.list(&request))
+        };
+        self.call(logged, token, act, |answer, done| match (answer, done) {
+            (Answer::Page(change), Some(page)) => page.map(|page| change(page)),
+            (other, done) => unfit(other, done),
+        })
+    }
+
+    fn watch(&self, token: AccessToken, request: WatchRequest) -> Call<Box<dyn Frames>> {
+        let logged = Request::Watch(request.clone());
+        self.call(logged, token, move |state, subject| state.open(subject, &request), unfit)
+    }
+
+    fn blob(&self, token: AccessToken, hash: Arc<str>, _: Arc<str>) -> Call<Option<RowBody>> {
+        let logged = Request::Blob(Arc::clone(&hash));
+        self.call(logged, token, move |state, _| Ok(state.blobs.get(&hash).cloned()), unfit)
+    }
+
+    fn send(&self, token: AccessToken, request: SendRequest) -> Call<Delivery> {
+        let logged = Request::Send(request.clone());
+        self.call(
+            logged,
+            token,
+            move |state, subject| state.send(subject, &request),
+            |answer, _| match answer {
+                Answer::Delivery(delivery) => Ok(delivery),
+                other => unfit(other, None),
+            },
+        )
+    }
+
+    fn send_status(&self, token: AccessToken, agent_id: AgentId, message_id: String) -> Call<SendStatus> {
+        let logged = Request::Status(agent_id.clone(), message_id.clone());
+        let act = move |state: &mut State, subject: &str| {
+            let holds = state.transcript(subject, &agent_id)?.holds(&message_id);
+            Ok(if holds { SendStatus::Other } else { SendStatus::NotFound })
+        };
+        self.call(logged, token, act, |answer, _| match answer {
+            Answer::Status(status) => Ok(status),
+            other => unfit(other, None),
+        })
+    }
+
+    fn respond_widget(&self, token: AccessToken, request: WidgetRequest) -> Call<WidgetAnswer> {
+        let logged = Request::Widget(request.clone());
+        self.call(
+            logged,
+            token,
+            move |state, subject| state.respond(subject, &request),
+            |answer, _| match answer {
+                Answer::Widget(answer) => Ok(answer),
+                other => unfit(other, None),
+            },
+        )
+    }
+}
+
+/// The id of the message of a row, in generation 1.
+pub(in crate::watch::tests) fn message_of(seq: u64) -> String {
+    format!("1:e{seq}")
+}
+
+/// The entry of a row.
+pub(in crate::watch::tests) fn entry_of(seq: u64) -> EntryId {
+    EntryId::from(format!("e{seq}"))
+}
