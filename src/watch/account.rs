@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 
@@ -46,6 +47,9 @@ impl Watch {
                     self.identified = false;
                 } else if self.identified {
                     self.list_bots();
+                } else if !self.asking_me && self.me_at.is_none() {
+                    // What was asked before the sign-in ended for a while was thrown away.
+                    self.me_at = Some(now.mono);
                 }
             }
         }
@@ -108,6 +112,9 @@ impl Watch {
                 self.put(&bot);
             }
         }
+        for agent in self.agents() {
+            self.pump_posts(now, &agent);
+        }
         self.list_bots();
     }
 
@@ -117,13 +124,25 @@ impl Watch {
         } else if self.active() {
             self.listing = true;
             self.list_again = false;
-            self.jobs.spawn(Services::roster(self.services.clone()));
+            self.jobs.spawn(Services::roster(self.services.clone(), self.subject.clone()));
         }
     }
 
-    pub(super) fn roster(&mut self, now: Now, roster: Result<Roster, Failed>) {
+    pub(super) fn roster(&mut self, now: Now, asked: Option<&str>, roster: Result<Roster, Failed>) {
         self.listing = false;
         if !self.active() {
+            return;
+        }
+        if self.subject.as_deref() != asked {
+            // Asked as somebody else: these may be another account's Bots.
+            self.list_bots();
+            return;
+        }
+        if let Standing::SignedIn { subject, .. } = self.services.sign_in.standing()
+            && self.subject.as_ref() != Some(&subject)
+        {
+            // Another process signed in since the file was read last, and the list may have been asked with its token.
+            self.check_sign_in(now);
             return;
         }
         match roster {
@@ -192,7 +211,10 @@ impl Watch {
             needs_read: true,
             touched: crate::model::Mono::default(),
             timer: None,
-            page_backoff: Backoff::new(std::time::Duration::from_secs(1), std::time::Duration::from_mins(1)),
+            read: 0,
+            paging: None,
+            page_backoff: Backoff::new(Duration::from_secs(1), Duration::from_mins(1)),
+            stall_backoff: Backoff::new(Duration::from_secs(1), Duration::from_mins(1)),
             posts: Posts::default(),
             bot,
         };
@@ -214,7 +236,7 @@ impl Watch {
     pub(super) fn failed_call(&mut self, now: Now, error: &Failed, call: &'static str) {
         if matches!(error, Failed::SignedOut) {
             // The file says more than this answer: it is read anew.
-            self.roster_at = now.mono.after(std::time::Duration::from_secs(1)).min(self.roster_at);
+            self.roster_at = now.mono.after(Duration::from_secs(1)).min(self.roster_at);
             let standing = self.services.sign_in.standing();
             if Some(&standing) != self.standing.as_ref() {
                 self.roster_at = now.mono;

@@ -1,4 +1,5 @@
 //! The loop as a whole, on a paused clock.
 
 mod bed;
+mod link;
 mod roster;

@@ -3,33 +3,38 @@
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 
 use crate::model::{Cursor, Message, RecordId, Version};
 use crate::records::{
-    Bound, Feed, Handle, Notice, Outcome, Place, PostRefusal, PostRequest, ReadError, SignInState, Status, Withdrawal,
+    Bound, Handle, Notice, Outcome, Place, PostRefusal, PostRequest, ReadError, SignInState, Status, Withdrawal,
 };
 
 #[derive(Debug)]
 pub(in crate::watch::tests) struct Host {
     pub(in crate::watch::tests) handle: Handle,
-    feed: Mutex<Feed>,
-    told: Mutex<Vec<Notice>>,
+    told: Arc<Mutex<Vec<Notice>>>,
+    /// Follows the feed as long as the host is there.
+    _follower: JoinSet<()>,
 }
 
 impl Host {
     pub(super) fn new(handle: Handle) -> Self {
-        let feed = Mutex::new(handle.feed());
-        Self { handle, feed, told: Mutex::default() }
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let mut follower = JoinSet::new();
+        let (mut feed, log) = (handle.feed(), Arc::clone(&told));
+        follower.spawn(async move {
+            loop {
+                let notice = feed.next().await;
+                log.lock().unwrap().push(notice);
+            }
+        });
+        Self { handle, told, _follower: follower }
     }
 
     /// Everything told so far, in order.
     pub(in crate::watch::tests) fn told(&self) -> Vec<Notice> {
-        let mut told = self.told.lock().unwrap();
-        let mut feed = self.feed.lock().unwrap();
-        while let Some(notice) = feed.try_next() {
-            told.push(notice);
-        }
-        told.clone()
+        self.told.lock().unwrap().clone()
     }
 
     /// Takes what was told since the last call.
