@@ -2,4 +2,6 @@
 
 mod bed;
 mod link;
+mod posts;
+mod reads;
 mod roster;
