@@ -101,6 +101,12 @@ impl Bed {
         self.running.shutdown().await;
     }
 
+    /// The last host goes.
+    pub(super) fn abandon(&mut self) {
+        let (commands, _) = mpsc::channel(1);
+        self.host = Host::new(records::new(commands).0);
+    }
+
     /// Lets time pass; all that is due happens.
     pub(super) async fn pass(&self, time: Duration) {
         tokio::time::sleep(time).await;
