@@ -7,4 +7,5 @@ mod link;
 mod posts;
 mod reads;
 mod roster;
+mod storm;
 mod widgets;

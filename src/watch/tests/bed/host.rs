@@ -78,6 +78,11 @@ impl Host {
         self.handle.record(&self.record(bot)).and_then(|view| view.head)
     }
 
+    /// The generation of a record that can be read.
+    pub(in crate::watch::tests) fn generation(&self, bot: &str) -> u64 {
+        self.handle.read(&self.record(bot), Bound::Newest, 1).unwrap().generation
+    }
+
     /// All messages, oldest first, page by page as a host goes back.
     pub(in crate::watch::tests) fn messages(&self, bot: &str) -> Vec<Message> {
         let record = self.record(bot);

@@ -304,6 +304,12 @@ impl Service {
         self.lock().calls_now
     }
 
+    /// What every row of a Bot that is a message says, wherever its body lies.
+    pub(in crate::watch::tests) fn texts(&self, bot: &str) -> HashMap<EntryId, String> {
+        let blobs = self.lock().blobs.clone();
+        self.with(bot, |transcript| transcript.texts(&blobs))
+    }
+
     /// Rows of a Bot that came of sends.
     pub(in crate::watch::tests) fn sends_in(&self, bot: &str) -> usize {
         self.with(bot, |transcript| transcript.sends())

@@ -1,9 +1,11 @@
 //! One Bot's main session at the service: rows with one counter for the whole session, and a log of changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use super::rows;
-use crate::model::{BodyRef, Delete, EntryId, Row, RowBody};
+use crate::mirror::render;
+use crate::model::{BodyRef, Delete, EntryId, Harness, Row, RowBody};
 use crate::upstream::{Page, PageRequest};
 
 #[derive(Debug, Default)]
@@ -42,6 +44,7 @@ impl Transcript {
     /// A new version of a row.
     pub(super) fn overwrite(&mut self, seq: u64, body: RowBody) -> Row {
         let number = self.number();
+        self.omit.remove(&seq);
         let row = self.rows.get_mut(&seq).unwrap();
         row.number = number;
         row.body = body;
@@ -106,11 +109,17 @@ impl Transcript {
         self.rows.values().filter(sent).count()
     }
 
-    /// Whether a body lies in the box store.
-    pub(super) fn blob_of(&self, row: &Row) -> Option<std::sync::Arc<str>> {
-        match &row.body {
-            RowBody::Unfetched { at: BodyRef::Blob(hash), .. } => Some(std::sync::Arc::clone(hash)),
-            _ => None,
-        }
+    /// What every row that is a message says, wherever its body lies.
+    pub(super) fn texts(&self, blobs: &HashMap<Arc<str>, RowBody>) -> HashMap<EntryId, String> {
+        let text = |row: &Row| {
+            let body = self.omit.get(&row.seq).unwrap_or(&row.body);
+            let body = match body {
+                RowBody::Unfetched { at: BodyRef::Blob(hash), .. } => blobs.get(hash)?,
+                body => body,
+            };
+            let RowBody::Entry(entry) = body else { return None };
+            render(entry, Harness::Other).main.map(|text| (row.id(), text.text.to_string()))
+        };
+        self.rows.values().filter_map(text).collect()
     }
 }
