@@ -48,6 +48,8 @@ struct State {
     calls_now: usize,
     most_lists: usize,
     lists_now: usize,
+    /// Ids of sends that ever got a row.
+    landed: HashSet<String>,
     no_echo: bool,
     rewrite: Option<fn(&str) -> String>,
     page_limit: Option<u32>,
@@ -310,6 +312,11 @@ impl Service {
         self.with(bot, |transcript| transcript.texts(&blobs))
     }
 
+    /// Whether a send ever got its row.
+    pub(in crate::watch::tests) fn landed(&self, message_id: uuid::Uuid) -> bool {
+        self.lock().landed.contains(&message_id.to_string())
+    }
+
     /// Rows of a Bot that came of sends.
     pub(in crate::watch::tests) fn sends_in(&self, bot: &str) -> usize {
         self.with(bot, |transcript| transcript.sends())
@@ -450,6 +457,7 @@ impl State {
             let text = rewrite.map_or_else(|| request.text.to_string(), |rewrite| rewrite(&request.text));
             let row = transcript.append(rows::echo(&text, &request.message_id, request.reply_to.as_ref()));
             let frame = rows_frame(request.agent_id.as_str(), transcript.generation, vec![row], vec![]);
+            self.landed.insert(request.message_id.clone());
             self.tell(&frame);
         }
         Ok(Delivery::Accepted)
