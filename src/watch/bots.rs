@@ -88,7 +88,7 @@ impl Watch {
                 tracing::warn!(agent = %agent, ?wait, "the pages of a full read disagree; it waits");
             }
             Effect::Fetch(query) => {
-                self.fetches.push_back(Fetch { agent: agent.clone(), life: bot.life, query, tries: 0 })
+                self.fetches.push_back(Fetch { agent: agent.clone(), life: bot.life, query, tries: 0 });
             }
             Effect::Commit(batch) => self.owe(agent, batch),
             Effect::Opened { generation, messages, head } => self.publisher.opened(record, generation, messages, head),

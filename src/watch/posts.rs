@@ -119,7 +119,7 @@ impl Posts {
                 && !mirror.widget(entry).is_some_and(|state| open(&state.widget))
             {
                 // Answered, dismissed or gone while it waited for its turn.
-                self.settle(id, Outcome::Failed(Failure::WidgetClosed));
+                self.settle(id, &Outcome::Failed(Failure::WidgetClosed));
                 continue;
             }
             post.stage = Stage::Sending;
@@ -162,7 +162,7 @@ impl Posts {
         match outcome {
             // What was posted shows already: no answer can say that nothing was (it may be the one to a repeat).
             Some(_) if self.seen(id, mirror) => self.wait(id, now),
-            Some(failure) => self.settle(id, Outcome::Failed(failure)),
+            Some(failure) => self.settle(id, &Outcome::Failed(failure)),
             None => self.wait(id, now),
         }
         None
@@ -174,8 +174,8 @@ impl Posts {
             return;
         }
         match status {
-            Some(SendStatus::Rejected) => self.settle(id, Outcome::Failed(Failure::Refused)),
-            Some(SendStatus::NotFound) if answered => self.settle(id, Outcome::Failed(Failure::NotSent)),
+            Some(SendStatus::Rejected) => self.settle(id, &Outcome::Failed(Failure::Refused)),
+            Some(SendStatus::NotFound) if answered => self.settle(id, &Outcome::Failed(Failure::NotSent)),
             _ => {}
         }
     }
@@ -234,7 +234,7 @@ impl Posts {
     }
 
     /// Settles one post, and with an answer to a widget those that wait for the same request's outcome.
-    fn settle(&mut self, id: u64, outcome: Outcome) {
+    fn settle(&mut self, id: u64, outcome: &Outcome) {
         let Some(message_id) = self.get(id).map(|post| post.message_id) else { return };
         let widget = self.is_widget(id);
         self.posts.retain_mut(|post| {

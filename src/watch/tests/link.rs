@@ -442,7 +442,7 @@ async fn a19_unknown_and_unreadable_frames_are_counted_and_the_stream_lives_on()
 async fn a9_a_page_that_lands_after_a_newer_row_of_the_stream_changes_nothing() {
     let mut bed = Bed::idle(&["a"]);
     let seq = bed.service.says("a", "older");
-    bed.service.fault(|r| r.is_list(), Fault::late(Duration::from_secs(5)).times(2));
+    bed.service.fault(Request::is_list, Fault::late(Duration::from_secs(5)).times(2));
     bed.run();
     bed.secs(4).await;
     bed.service.overwrite("a", seq, rows::said("newer"));

@@ -9,7 +9,7 @@ use fastrand::Rng;
 use super::bed::fault::{Fault, Request, transient};
 use super::bed::frames::Manner;
 use super::bed::host::Run;
-use super::bed::{Bed, rows};
+use super::bed::{ANN, Bed, rows};
 use crate::model::{EntryId, Version};
 use crate::records::{Failure, Outcome};
 use crate::upstream::ErrorKind;
@@ -79,7 +79,25 @@ fn happen(bed: &Bed, rng: &mut Rng, rows_of: &mut HashMap<&str, Vec<u64>>, runs:
         94 => bed.service.next_streams([Manner::Lives(Duration::from_secs(rng.u64(1..20)))]),
         95 => bed.shelf.full(rng.bool()),
         96 => bed.service.live(bot, rows::tool(&format!("step {step}"))),
-        _ => {}
+        97 => match rng.u8(0..4) {
+            0 => bed.service.next_streams([Manner::Mute]),
+            1 => bed.service.next_streams([Manner::Silent]),
+            2 => bed.desk.end(ANN),
+            _ => bed.desk.sign_in_as(ANN),
+        },
+        98 => {
+            if let Some(token) = bed.desk.current() {
+                bed.service.reject(&token);
+            }
+        }
+        _ if rng.bool() => {
+            bed.service.remove_bot(bot);
+            bed.service.roster_changed();
+        }
+        _ => {
+            bed.service.list_bot(ANN, bot);
+            bed.service.roster_changed();
+        }
     }
 }
 
@@ -123,6 +141,10 @@ async fn weather(seed: u64) {
         }
     }
     bed.service.mend();
+    bed.desk.sign_in_as(ANN);
+    for bot in BOTS {
+        bed.service.list_bot(ANN, bot);
+    }
     bed.shelf.full(false);
     bed.secs(200).await;
     // What was lost for good while its calls failed comes with the next full read.

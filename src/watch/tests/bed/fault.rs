@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 
 use crate::model::AgentId;
 use crate::upstream::{
-    Delivery, Error, ErrorKind, Me, Page, PageRequest, Roster, SendRequest, SendStatus, WatchRequest, WidgetAnswer,
+    Delivery, Error, ErrorKind, Page, PageRequest, Roster, SendRequest, SendStatus, WatchRequest, WidgetAnswer,
     WidgetRequest,
 };
 
@@ -89,18 +89,12 @@ impl Gate {
     pub(in crate::watch::tests) fn open(&self) {
         self.0.add_permits(10_000);
     }
-
-    /// Lets one call through.
-    pub(in crate::watch::tests) fn one(&self) {
-        self.0.add_permits(1);
-    }
 }
 
 /// Another answer than the service's own.
 #[derive(Clone)]
 pub(in crate::watch::tests) enum Answer {
     Error(Error),
-    Me(Me),
     Roster(Roster),
     Page(Arc<dyn Fn(Page) -> Page + Send + Sync>),
     Delivery(Delivery),

@@ -130,15 +130,18 @@ impl Host {
         reasons.collect()
     }
 
-    /// Heads told of a Bot.
+    /// Heads told of a Bot since its record is there.
     pub(in crate::watch::tests) fn heads(&self, bot: &str) -> Vec<Option<Cursor>> {
         let wanted = self.record(bot);
-        let told = self.told();
-        let heads = told.iter().filter_map(|notice| match notice {
-            Notice::Head { record, head } if *record == wanted => Some(*head),
-            _ => None,
-        });
-        heads.collect()
+        let mut heads = Vec::new();
+        for notice in self.told() {
+            match notice {
+                Notice::Head { record, head } if record == wanted => heads.push(head),
+                Notice::Withdrawn { record, .. } if record == wanted => heads.clear(),
+                _ => {}
+            }
+        }
+        heads
     }
 
     pub(in crate::watch::tests) fn post(&self, bot: &str, text: &str) -> Run {

@@ -2,6 +2,7 @@
 //!
 //! Nothing here sleeps to be safe: the clock moves only where a test says so, and whatever is due on the way happens in order.
 
+mod calls;
 pub(super) mod clock;
 pub(super) mod fault;
 pub(super) mod frames;

@@ -7,20 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use oauth2::AccessToken;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 
 use super::clock;
 use super::fault::{Answer, Fault, Request, error};
-use super::frames::{HEARTBEAT, Item, Manner, Stream};
+use super::frames::{Item, Manner};
 use super::rows;
 use super::transcript::Transcript;
-use crate::model::{
-    AgentId, Bot, Card, Content, Cursor, Delete, EntryId, Harness, LiveState, Row, RowBody, Wall, Widget,
-};
-use crate::upstream::{
-    Call, Delivery, Error, ErrorKind, Frame, Frames, Me, Page, PageRequest, Roster, SendRequest, SendStatus, Upstream,
-    WatchRequest, WidgetAnswer, WidgetRequest,
-};
+use crate::model::{AgentId, Bot, Cursor, Delete, EntryId, Harness, LiveState, Row, RowBody};
+use crate::upstream::{Call, Error, ErrorKind, Frame, Me};
 
 type Matches = Box<dyn Fn(&Request) -> bool + Send>;
 
@@ -36,31 +30,31 @@ impl fmt::Debug for Service {
 }
 
 #[derive(Default)]
-struct State {
+pub(super) struct State {
     /// By the subject of the token.
     accounts: HashMap<String, Account>,
     rejected: HashSet<String>,
-    blobs: HashMap<Arc<str>, RowBody>,
-    streams: Vec<(String, mpsc::UnboundedSender<Item>)>,
-    manners: VecDeque<Manner>,
+    pub(super) blobs: HashMap<Arc<str>, RowBody>,
+    pub(super) streams: Vec<(String, mpsc::UnboundedSender<Item>)>,
+    pub(super) manners: VecDeque<Manner>,
     faults: Vec<(Matches, Fault)>,
     log: Vec<(i64, Request)>,
     calls_now: usize,
     most_lists: usize,
     lists_now: usize,
     /// Ids of sends that ever got a row.
-    landed: HashSet<String>,
-    no_echo: bool,
-    rewrite: Option<fn(&str) -> String>,
-    page_limit: Option<u32>,
+    pub(super) landed: HashSet<String>,
+    pub(super) no_echo: bool,
+    pub(super) rewrite: Option<fn(&str) -> String>,
+    pub(super) page_limit: Option<u32>,
 }
 
 #[derive(Default)]
-struct Account {
-    me: Option<Me>,
-    bots: Vec<Bot>,
-    transcripts: HashMap<AgentId, Transcript>,
-    live: HashMap<AgentId, LiveState>,
+pub(super) struct Account {
+    pub(super) me: Option<Me>,
+    pub(super) bots: Vec<Bot>,
+    pub(super) transcripts: HashMap<AgentId, Transcript>,
+    pub(super) live: HashMap<AgentId, LiveState>,
 }
 
 /// Counts a call as under way until it ends or is dropped.
@@ -101,7 +95,15 @@ impl Service {
         let account = state.accounts.get_mut(subject).unwrap();
         let agent_id = AgentId::from(bot);
         account.bots.push(Bot { agent_id: agent_id.clone(), name: format!("Bot {bot}"), harness: Harness::Other });
-        account.transcripts.entry(agent_id).or_insert_with(Transcript::new);
+        account.transcripts.entry(agent_id).or_insert_with(Transcript::fresh);
+    }
+
+    /// Lists a Bot (again), if it isn't; its transcript is as it was.
+    pub(in crate::watch::tests) fn list_bot(&self, subject: &str, bot: &str) {
+        let listed = |account: &Account| account.bots.iter().any(|listed| listed.agent_id.as_str() == bot);
+        if !self.lock().accounts.get(subject).is_some_and(listed) {
+            self.add_bot(subject, bot);
+        }
     }
 
     pub(in crate::watch::tests) fn remove_bot(&self, bot: &str) {
@@ -257,11 +259,6 @@ impl Service {
         self.lock().streams.clear();
     }
 
-    /// Every open stream goes on without a frame but heartbeats.
-    pub(in crate::watch::tests) fn disconnect_quietly(&self) {
-        self.lock().streams.clear();
-    }
-
     fn item(&self, item: &Item) {
         self.lock().streams.retain(|(_, stream)| stream.send(item.clone()).is_ok());
     }
@@ -324,7 +321,7 @@ impl Service {
 
     // The calls.
 
-    fn call<T: Send + 'static>(
+    pub(super) fn call<T: Send + 'static>(
         &self,
         request: Request,
         token: AccessToken,
@@ -395,189 +392,16 @@ impl State {
         fault
     }
 
-    fn account(&mut self, subject: &str) -> Result<&mut Account, Error> {
+    pub(super) fn account(&mut self, subject: &str) -> Result<&mut Account, Error> {
         self.accounts.get_mut(subject).ok_or_else(|| error(ErrorKind::Auth))
     }
 
-    fn transcript(&mut self, subject: &str, agent: &AgentId) -> Result<&mut Transcript, Error> {
+    pub(super) fn transcript(&mut self, subject: &str, agent: &AgentId) -> Result<&mut Transcript, Error> {
         self.account(subject)?.transcripts.get_mut(agent).ok_or_else(|| error(ErrorKind::Refused))
     }
 
-    fn tell(&mut self, frame: &Frame) {
+    pub(super) fn tell(&mut self, frame: &Frame) {
         self.streams.retain(|(_, stream)| stream.send(Ok(Some(frame.clone()))).is_ok());
-    }
-
-    fn open(&mut self, subject: &str, request: &WatchRequest) -> Result<Box<dyn Frames>, Error> {
-        let manner = self.manners.pop_front().unwrap_or(Manner::Normal);
-        let (sender, items) = mpsc::unbounded_channel();
-        // A receiver that is gone was dropped with the stream below: it isn't.
-        let send = |frame| drop(sender.send(Ok(Some(frame))));
-        let server_time = Some(Wall(clock::START + clock::millis()));
-        if manner != Manner::Mute {
-            send(Frame::Connected { server_time, lifetime: None });
-        }
-        let account = self.account(subject)?;
-        let mut stream = Stream { items, heartbeat: Some(Instant::now() + HEARTBEAT), ends: None };
-        match manner {
-            Manner::Mute => stream.heartbeat = None,
-            Manner::Silent => {
-                stream.heartbeat = None;
-                send(Frame::Heartbeat);
-            }
-            Manner::EndsAtOnce => drop(sender.send(Ok(None))),
-            Manner::Normal | Manner::Lives(_) | Manner::NoReplay => {
-                if let Manner::Lives(time) = manner {
-                    stream.ends = Some(Instant::now() + time);
-                }
-                for (agent, cursor) in &request.cursors {
-                    let Some(transcript) = account.transcripts.get(agent) else { continue };
-                    let bot = agent.as_str();
-                    if cursor.generation != transcript.generation || cursor.number < transcript.forgotten {
-                        let generation = Some(transcript.generation);
-                        send(Frame::CursorTooOld { agent_id: agent.clone(), generation });
-                    } else if manner != Manner::NoReplay {
-                        let (rows, deletes) = transcript.past(cursor.number);
-                        if !rows.is_empty() || !deletes.is_empty() {
-                            send(rows_frame(bot, transcript.generation, rows, deletes));
-                        }
-                    }
-                }
-                let live = account.live.iter().map(|(agent, state)| (agent.clone(), state.clone())).collect();
-                send(Frame::AgentState { snapshot: true, live });
-                self.streams.push((subject.to_owned(), sender.clone()));
-            }
-        }
-        Ok(Box::new(stream))
-    }
-
-    fn send(&mut self, subject: &str, request: &SendRequest) -> Result<Delivery, Error> {
-        let (no_echo, rewrite) = (self.no_echo, self.rewrite);
-        let transcript = self.transcript(subject, &request.agent_id)?;
-        if !no_echo && !transcript.holds(&request.message_id) {
-            let text = rewrite.map_or_else(|| request.text.to_string(), |rewrite| rewrite(&request.text));
-            let row = transcript.append(rows::echo(&text, &request.message_id, request.reply_to.as_ref()));
-            let frame = rows_frame(request.agent_id.as_str(), transcript.generation, vec![row], vec![]);
-            self.landed.insert(request.message_id.clone());
-            self.tell(&frame);
-        }
-        Ok(Delivery::Accepted)
-    }
-
-    fn respond(&mut self, subject: &str, request: &WidgetRequest) -> Result<WidgetAnswer, Error> {
-        let no_echo = self.no_echo;
-        let transcript = self.transcript(subject, &request.agent_id)?;
-        let Some((seq, widget)) = transcript.find(&request.entry_id).and_then(widget_of) else {
-            return Ok(WidgetAnswer::Refused { code: "not_found".to_owned() });
-        };
-        if widget.responded.is_some() || widget.closed {
-            return Ok(WidgetAnswer::Refused { code: "closed".to_owned() });
-        }
-        if !no_echo {
-            let options: Vec<_> = widget.options.iter().map(|option| (&*option.label, &*option.value)).collect();
-            let body = rows::widget(&widget.prompt, &options, Some(&request.value), false);
-            let row = transcript.overwrite(seq, body);
-            let frame = rows_frame(request.agent_id.as_str(), transcript.generation, vec![row], vec![]);
-            self.tell(&frame);
-        }
-        Ok(WidgetAnswer::Accepted)
-    }
-}
-
-fn widget_of(row: &Row) -> Option<(u64, Arc<Widget>)> {
-    match &row.body {
-        RowBody::Entry(entry) => match &entry.content {
-            Content::Sent(Card::Widget(widget)) => Some((row.seq, Arc::clone(widget))),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-/// For calls whose answer no fault of this kind changes.
-fn unfit<T>(_: Answer, _: Option<Result<T, Error>>) -> Result<T, Error> {
-    panic!("this fault's answer doesn't fit the call")
-}
-
-impl Upstream for Service {
-    fn me(&self, token: AccessToken) -> Call<Me> {
-        let act = |state: &mut State, subject: &str| {
-            state.account(subject)?.me.clone().ok_or_else(|| error(ErrorKind::Permanent))
-        };
-        self.call(Request::Me, token, act, |answer, _| match answer {
-            Answer::Me(me) => Ok(me),
-            other => unfit(other, None),
-        })
-    }
-
-    fn agents(&self, token: AccessToken) -> Call<Roster> {
-        let act = |state: &mut State, subject: &str| {
-            let bots = state.account(subject)?.bots.clone();
-            Ok(Roster { bots, skipped: 0, date: Some(Wall(clock::START + clock::millis())) })
-        };
-        self.call(Request::Agents, token, act, |answer, _| match answer {
-            Answer::Roster(roster) => Ok(roster),
-            other => unfit(other, None),
-        })
-    }
-
-    fn entries(&self, token: AccessToken, mut request: PageRequest) -> Call<Page> {
-        let logged = Request::Entries(request.clone());
-        let act = move |state: &mut State, subject: &str| {
-            request.limit = request.limit.min(state.page_limit.unwrap_or(u32::MAX));
-            Ok(state.transcript(subject, &request.agent_id)?.list(&request))
-        };
-        self.call(logged, token, act, |answer, done| match (answer, done) {
-            (Answer::Page(change), Some(page)) => page.map(|page| change(page)),
-            (other, done) => unfit(other, done),
-        })
-    }
-
-    fn watch(&self, token: AccessToken, request: WatchRequest) -> Call<Box<dyn Frames>> {
-        let logged = Request::Watch(request.clone());
-        self.call(logged, token, move |state, subject| state.open(subject, &request), unfit)
-    }
-
-    fn blob(&self, token: AccessToken, hash: Arc<str>, _: Arc<str>) -> Call<Option<RowBody>> {
-        let logged = Request::Blob(Arc::clone(&hash));
-        self.call(logged, token, move |state, _| Ok(state.blobs.get(&hash).cloned()), unfit)
-    }
-
-    fn send(&self, token: AccessToken, request: SendRequest) -> Call<Delivery> {
-        let logged = Request::Send(request.clone());
-        self.call(
-            logged,
-            token,
-            move |state, subject| state.send(subject, &request),
-            |answer, _| match answer {
-                Answer::Delivery(delivery) => Ok(delivery),
-                other => unfit(other, None),
-            },
-        )
-    }
-
-    fn send_status(&self, token: AccessToken, agent_id: AgentId, message_id: String) -> Call<SendStatus> {
-        let logged = Request::Status(agent_id.clone(), message_id.clone());
-        let act = move |state: &mut State, subject: &str| {
-            let holds = state.transcript(subject, &agent_id)?.holds(&message_id);
-            Ok(if holds { SendStatus::Other } else { SendStatus::NotFound })
-        };
-        self.call(logged, token, act, |answer, _| match answer {
-            Answer::Status(status) => Ok(status),
-            other => unfit(other, None),
-        })
-    }
-
-    fn respond_widget(&self, token: AccessToken, request: WidgetRequest) -> Call<WidgetAnswer> {
-        let logged = Request::Widget(request.clone());
-        self.call(
-            logged,
-            token,
-            move |state, subject| state.respond(subject, &request),
-            |answer, _| match answer {
-                Answer::Widget(answer) => Ok(answer),
-                other => unfit(other, None),
-            },
-        )
     }
 }
 

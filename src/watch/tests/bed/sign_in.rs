@@ -91,6 +91,11 @@ impl Desk {
         self.lock().renew_error = error;
     }
 
+    /// The token that is given out now.
+    pub(in crate::watch::tests) fn current(&self) -> Option<String> {
+        self.lock().token().ok().map(|token| token.secret().clone())
+    }
+
     pub(in crate::watch::tests) fn renewals(&self) -> u64 {
         self.lock().renewals
     }

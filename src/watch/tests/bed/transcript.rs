@@ -23,7 +23,7 @@ pub(in crate::watch::tests) struct Transcript {
 }
 
 impl Transcript {
-    pub(super) fn new() -> Self {
+    pub(super) fn fresh() -> Self {
         Self { generation: 1, next_seq: 1, ..Self::default() }
     }
 
@@ -61,7 +61,7 @@ impl Transcript {
 
     /// All goes; the counter begins anew.
     pub(super) fn clear(&mut self, generation: u64) {
-        *self = Self { generation, ..Self::new() };
+        *self = Self { generation, ..Self::fresh() };
     }
 
     /// As pages and frames show a row.
