@@ -10,7 +10,7 @@ use super::backoff::Backoff;
 use super::job::{Failed, Services};
 use super::posts::Posts;
 use super::stream::Link;
-use super::{BotState, ROSTER_EVERY, Trouble, Watch, texts, why};
+use super::{BotState, ROSTER_EVERY, ROSTER_SPACING, Trouble, Watch, texts, why};
 use crate::auth::Standing;
 use crate::model::{Account, AgentId, Bot, Now, Wall};
 use crate::records::{Failure, RecordInfo, SignInState, Status, Withdrawal, record_id};
@@ -46,7 +46,7 @@ impl Watch {
                     self.me_at = Some(now.mono);
                     self.identified = false;
                 } else if self.identified {
-                    self.list_bots();
+                    self.list_bots(now);
                 } else if !self.asking_me && self.me_at.is_none() {
                     // What was asked before the sign-in ended for a while was thrown away.
                     self.me_at = Some(now.mono);
@@ -115,16 +115,26 @@ impl Watch {
         for agent in self.agents() {
             self.pump_posts(now, &agent);
         }
-        self.list_bots();
+        self.list_bots(now);
     }
 
-    pub(super) fn list_bots(&mut self) {
+    /// Lists the Bots, or as soon as the list under way is in and a second has passed since it was asked for.
+    pub(super) fn list_bots(&mut self, now: Now) {
         if self.listing {
             self.list_again = true;
-        } else if self.active() {
-            self.listing = true;
-            self.list_again = false;
-            self.jobs.spawn(Services::roster(self.services.clone(), self.subject.clone()));
+            return;
+        }
+        if !self.active() {
+            return;
+        }
+        self.list_again = false;
+        match self.listed_at.map(|at| at.after(ROSTER_SPACING)).filter(|soonest| now.mono < *soonest) {
+            Some(soonest) => self.roster_at = self.roster_at.min(soonest),
+            None => {
+                self.listing = true;
+                self.listed_at = Some(now.mono);
+                self.jobs.spawn(Services::roster(self.services.clone(), self.subject.clone()));
+            }
         }
     }
 
@@ -135,7 +145,7 @@ impl Watch {
         }
         if self.subject.as_deref() != asked {
             // Asked as somebody else: these may be another account's Bots.
-            self.list_bots();
+            self.list_bots(now);
             return;
         }
         if let Standing::SignedIn { subject, .. } = self.services.sign_in.standing()
@@ -163,7 +173,7 @@ impl Watch {
             Err(error) => self.failed_call(now, &error, "ListGrokBotAgents"),
         }
         if self.list_again {
-            self.list_bots();
+            self.list_bots(now);
         }
     }
 

@@ -40,6 +40,8 @@ use stream::Link;
 
 /// How often the sign-in file is read and the roster listed.
 pub const ROSTER_EVERY: Duration = Duration::from_secs(30);
+/// The least time between two lists: a service that reports a change with every breath isn't asked as often.
+const ROSTER_SPACING: Duration = Duration::from_secs(1);
 /// Page requests under way at once, over all Bots.
 const READS: usize = 4;
 /// Body fetches under way at once.
@@ -112,6 +114,8 @@ pub struct Watch {
 
     roster_at: Mono,
     listing: bool,
+    /// When the roster was asked for last.
+    listed_at: Option<Mono>,
     list_again: bool,
     listed: bool,
     bots: HashMap<AgentId, BotState>,
@@ -218,6 +222,7 @@ impl Watch {
             sign_in_note: None,
             roster_at: Mono::default(),
             listing: false,
+            listed_at: None,
             list_again: false,
             listed: false,
             bots: HashMap::new(),
@@ -382,6 +387,7 @@ impl Watch {
         }
         self.account = None;
         self.listed = false;
+        self.listed_at = None;
         self.first_pages.clear();
         self.later_pages.clear();
         self.held_pages.clear();

@@ -204,7 +204,7 @@ impl Watch {
                 tracing::warn!(agent = %agent_id, code = %failure.code, "a turn failed");
                 self.feed(now, &agent_id, None, Input::TurnFailed(failure));
             }
-            Frame::RosterChanged => self.list_bots(),
+            Frame::RosterChanged => self.list_bots(now),
             Frame::Heartbeat | Frame::Other { unknown: false, .. } => {}
             Frame::Other { kind, unknown: true } => {
                 self.skipped += 1;

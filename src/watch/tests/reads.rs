@@ -158,8 +158,9 @@ async fn d7_a_failed_page_of_a_superseded_read_never_stops_the_current_one() {
         bed.service.says("a", &format!("{n}"));
     }
     bed.service.page_limit(2);
-    // The first read's page fails after the stream is up; the second read fails once too, with a longer wait.
-    bed.service.fault(Request::is_list, Fault::error(transient(Some(4))).once());
+    // The first read's page fails after the stream is up; the second read's failed before that, with a longer wait.
+    let late = Fault::error(transient(Some(2))).and_late(Duration::from_secs(5));
+    bed.service.fault(Request::is_list, late.once());
     bed.service.fault(Request::is_list, Fault::error(transient(Some(9))).once());
     bed.run();
     bed.secs(60).await;

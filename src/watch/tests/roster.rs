@@ -56,6 +56,7 @@ async fn h9_every_30_s_the_sign_in_is_read_anew_and_the_roster_listed() {
 async fn h9_at_once_on_roster_changed() {
     let bed = Bed::start(&["a", "b"]);
     bed.up().await;
+    bed.secs(2).await;
     bed.service.add_bot(ANN, "c");
     bed.service.remove_bot("b");
     bed.service.rename_bot("a", "新名字");
@@ -378,4 +379,57 @@ async fn act5_a_bot_that_is_new_on_a_running_stream_shows_what_it_does() {
     bed.service.live("b", rows::idle());
     bed.secs(1).await;
     assert_eq!(bed.host.activity("b"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn h9_a_service_that_reports_changes_without_end_is_listed_once_a_second() {
+    let bed = Bed::start(&["a"]);
+    bed.up().await;
+    bed.secs(5).await;
+    let before = bed.service.count(is_agents);
+    for _ in 0..1_000 {
+        bed.service.roster_changed();
+        bed.millis(10).await;
+    }
+    let lists = bed.service.count(is_agents) - before;
+    assert!((9..=11).contains(&lists), "{lists}");
+    bed.service.rename_bot("a", "the last name");
+    bed.service.roster_changed();
+    bed.millis(1_100).await;
+    assert_eq!(bed.host.handle.records()[0].info.bot.name, "the last name");
+}
+
+#[tokio::test(start_paused = true)]
+async fn h9_a_new_sign_in_of_the_same_account_keeps_its_records() {
+    let bed = Bed::start(&["a"]);
+    bed.up().await;
+    bed.service.says("a", "kept");
+    bed.secs(2).await;
+    bed.host.handle.sign_in().await.unwrap().unwrap();
+    bed.desk.redeem_with(Ok(ANN));
+    bed.secs(5).await;
+    assert_eq!(bed.service.count(is_me), 2, "GetMe is asked after every sign-in");
+    assert!(bed.host.withdrawn().is_empty());
+    assert_eq!(bed.host.texts("a"), ["kept"]);
+    assert_eq!(bed.service.open_streams(), 1);
+    assert_eq!(bed.host.state(), SignInState::SignedIn);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_harness_counts_from_the_next_full_read() {
+    let bed = Bed::start(&["a"]);
+    bed.up().await;
+    bed.service.append("a", rows::murmured("to itself"));
+    bed.secs(2).await;
+    assert_eq!(bed.host.texts("a"), ["to itself"]);
+    bed.service.moves_to("a", crate::model::Harness::Box);
+    bed.secs(35).await;
+    assert_eq!(bed.host.texts("a"), ["to itself"]);
+    bed.service.end_streams();
+    // The head has passed its number: it waits a minute for another exposure to share a cursor with.
+    bed.secs(70).await;
+    assert_eq!(bed.host.texts("a"), ["to itself", "xe1"]);
+    bed.service.append("a", rows::murmured("again"));
+    bed.secs(2).await;
+    assert_eq!(bed.host.messages("a").len(), 2);
 }

@@ -35,6 +35,11 @@ pub(in crate::watch::tests) fn asked(text: &str) -> RowBody {
     body(entry(Role::User, Content::Message(Arc::from(text))))
 }
 
+/// An assistant row: on the box the Bot talks to itself.
+pub(in crate::watch::tests) fn murmured(text: &str) -> RowBody {
+    body(entry(Role::Assistant, Content::Message(Arc::from(text))))
+}
+
 /// The echo of a send.
 pub(in crate::watch::tests) fn echo(text: &str, message_id: &str, reply_to: Option<&EntryId>) -> RowBody {
     body(Entry {

@@ -120,6 +120,14 @@ impl Service {
         }
     }
 
+    pub(in crate::watch::tests) fn moves_to(&self, bot: &str, harness: Harness) {
+        for account in self.lock().accounts.values_mut() {
+            for listed in account.bots.iter_mut().filter(|listed| listed.agent_id.as_str() == bot) {
+                listed.harness = harness;
+            }
+        }
+    }
+
     pub(in crate::watch::tests) fn roster_changed(&self) {
         self.push(Frame::RosterChanged);
     }
