@@ -128,14 +128,13 @@ impl Watch {
             return;
         }
         self.list_again = false;
-        match self.listed_at.map(|at| at.after(ROSTER_SPACING)).filter(|soonest| now.mono < *soonest) {
-            Some(soonest) => self.roster_at = self.roster_at.min(soonest),
-            None => {
-                self.listing = true;
-                self.listed_at = Some(now.mono);
-                self.jobs.spawn(Services::roster(self.services.clone(), self.subject.clone()));
-            }
+        if let Some(soonest) = self.listed_at.map(|at| at.after(ROSTER_SPACING)).filter(|soonest| now.mono < *soonest) {
+            self.roster_at = self.roster_at.min(soonest);
+            return;
         }
+        self.listing = true;
+        self.listed_at = Some(now.mono);
+        self.jobs.spawn(Services::roster(self.services.clone(), self.subject.clone()));
     }
 
     pub(super) fn roster(&mut self, now: Now, asked: Option<&str>, roster: Result<Roster, Failed>) {
