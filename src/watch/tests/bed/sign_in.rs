@@ -172,6 +172,7 @@ impl SignIn for Desk {
             secret: Arc::new(AttemptSecret {
                 uuid: state.attempts.to_string(),
                 verifier: oauth2::PkceCodeVerifier::new("0123456789012345678901234567890123456789012".to_owned()),
+                begun: tokio::time::Instant::now(),
             }),
         })
     }
