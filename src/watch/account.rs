@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 
@@ -9,7 +10,7 @@ use super::backoff::Backoff;
 use super::job::{Failed, Services};
 use super::posts::Posts;
 use super::stream::Link;
-use super::{BotState, ROSTER_EVERY, Trouble, Watch, texts, why};
+use super::{BotState, ROSTER_EVERY, ROSTER_SPACING, Trouble, Watch, texts, why};
 use crate::auth::Standing;
 use crate::model::{Account, AgentId, Bot, Now, Wall};
 use crate::records::{Failure, RecordInfo, SignInState, Status, Withdrawal, record_id};
@@ -45,7 +46,10 @@ impl Watch {
                     self.me_at = Some(now.mono);
                     self.identified = false;
                 } else if self.identified {
-                    self.list_bots();
+                    self.list_bots(now);
+                } else if !self.asking_me && self.me_at.is_none() {
+                    // What was asked before the sign-in ended for a while was thrown away.
+                    self.me_at = Some(now.mono);
                 }
             }
         }
@@ -108,22 +112,46 @@ impl Watch {
                 self.put(&bot);
             }
         }
-        self.list_bots();
+        for agent in self.agents() {
+            self.pump_posts(now, &agent);
+        }
+        self.list_bots(now);
     }
 
-    pub(super) fn list_bots(&mut self) {
+    /// Lists the Bots, or as soon as the list under way is in and a second has passed since it was asked for.
+    pub(super) fn list_bots(&mut self, now: Now) {
         if self.listing {
             self.list_again = true;
-        } else if self.active() {
-            self.listing = true;
-            self.list_again = false;
-            self.jobs.spawn(Services::roster(self.services.clone()));
+            return;
         }
+        if !self.active() {
+            return;
+        }
+        self.list_again = false;
+        if let Some(soonest) = self.listed_at.map(|at| at.after(ROSTER_SPACING)).filter(|soonest| now.mono < *soonest) {
+            self.roster_at = self.roster_at.min(soonest);
+            return;
+        }
+        self.listing = true;
+        self.listed_at = Some(now.mono);
+        self.jobs.spawn(Services::roster(self.services.clone(), self.subject.clone()));
     }
 
-    pub(super) fn roster(&mut self, now: Now, roster: Result<Roster, Failed>) {
+    pub(super) fn roster(&mut self, now: Now, asked: Option<&str>, roster: Result<Roster, Failed>) {
         self.listing = false;
         if !self.active() {
+            return;
+        }
+        if self.subject.as_deref() != asked {
+            // Asked as somebody else: these may be another account's Bots.
+            self.list_bots(now);
+            return;
+        }
+        if let Standing::SignedIn { subject, .. } = self.services.sign_in.standing()
+            && self.subject.as_ref() != Some(&subject)
+        {
+            // Another process signed in since the file was read last, and the list may have been asked with its token.
+            self.check_sign_in(now);
             return;
         }
         match roster {
@@ -144,7 +172,7 @@ impl Watch {
             Err(error) => self.failed_call(now, &error, "ListGrokBotAgents"),
         }
         if self.list_again {
-            self.list_bots();
+            self.list_bots(now);
         }
     }
 
@@ -192,7 +220,10 @@ impl Watch {
             needs_read: true,
             touched: crate::model::Mono::default(),
             timer: None,
-            page_backoff: Backoff::new(std::time::Duration::from_secs(1), std::time::Duration::from_mins(1)),
+            read: 0,
+            paging: None,
+            page_backoff: Backoff::new(Duration::from_secs(1), Duration::from_mins(1)),
+            stall_backoff: Backoff::new(Duration::from_secs(1), Duration::from_mins(1)),
             posts: Posts::default(),
             bot,
         };
@@ -214,7 +245,7 @@ impl Watch {
     pub(super) fn failed_call(&mut self, now: Now, error: &Failed, call: &'static str) {
         if matches!(error, Failed::SignedOut) {
             // The file says more than this answer: it is read anew.
-            self.roster_at = now.mono.after(std::time::Duration::from_secs(1)).min(self.roster_at);
+            self.roster_at = now.mono.after(Duration::from_secs(1)).min(self.roster_at);
             let standing = self.services.sign_in.standing();
             if Some(&standing) != self.standing.as_ref() {
                 self.roster_at = now.mono;

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// The longest that a server's word may hold us up: a mistake of its must not be for ever.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_hours(1);
+
 /// Waits that grow from a first to a longest one, doubling, with jitter.
 #[derive(Clone, Debug)]
 pub(super) struct Backoff {
@@ -15,13 +18,14 @@ impl Backoff {
         Self { first, longest, failures: 0 }
     }
 
-    /// The wait after one more failure. The server's own word goes before ours.
+    /// The wait after one more failure. The server's own word goes before ours, but "at once" is no wait: a service that says so to every try
+    /// would be asked without end.
     pub(super) fn next(&mut self, retry_after: Option<Duration>, chance: f64) -> Duration {
         let grown = self.first.saturating_mul(1 << self.failures.min(16)).min(self.longest);
         self.failures = self.failures.saturating_add(1);
         // Half of it is fixed, so that waits grow; half is chance, so that many clients don't come back together.
         let ours = grown.mul_f64(0.5 + 0.5 * chance).max(self.first.min(grown));
-        retry_after.unwrap_or(ours)
+        retry_after.map_or(ours, |wait| wait.clamp(self.first, LONGEST_RETRY_AFTER))
     }
 
     pub(super) fn reset(&mut self) {
@@ -53,7 +57,8 @@ mod tests {
     fn the_servers_retry_after_goes_before_ours() {
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
         assert_eq!(backoff.next(Some(Duration::from_secs(77)), 0.5), Duration::from_secs(77));
-        assert_eq!(backoff.next(Some(Duration::ZERO), 0.5), Duration::ZERO);
+        assert_eq!(backoff.next(Some(Duration::ZERO), 0.5), Duration::from_secs(1));
+        assert_eq!(backoff.next(Some(Duration::MAX), 0.5), Duration::from_hours(1));
     }
 
     #[test]

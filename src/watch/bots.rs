@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::job::{Failed, Services};
+use super::job::Services;
 use super::posts::Next;
-use super::{BotState, FETCHES, READS, Watch, why};
+use super::reads::Fetch;
+use super::{BotState, Watch};
 use crate::index;
-use crate::mirror::{Effect, Input, Mirror, PageQuery, Stored};
+use crate::mirror::{Effect, Input, Mirror, Stored};
 use crate::model::{AgentId, Malformed, Now};
 use crate::records::{ActivityNotice, Failure};
-use crate::upstream::Page;
 
 impl Watch {
     /// Loads a new Bot's marks from the index.
@@ -35,8 +35,16 @@ impl Watch {
                 if live || preparing {
                     self.start_read(now, agent, live);
                 }
+                if let Some(states) = &self.live {
+                    // The snapshot came before this Bot could take it.
+                    let state = states.get(agent).cloned();
+                    self.feed(now, agent, None, Input::Live { state, snapshot: true });
+                }
+                self.pump_posts(now, agent);
             }
             Err(error) => {
+                // Without its marks nothing can be shown, so no echo either: better said than waited for.
+                bot.posts.drop_all(Failure::NotSent);
                 bot.load_at = Some(now.mono.after(Duration::from_secs(5)));
                 self.disk_failed(now, &error);
             }
@@ -68,15 +76,20 @@ impl Watch {
         let record = &bot.record;
         match effect {
             Effect::ReadPage(query) => self.queue_page(agent.clone(), query),
-            Effect::ReadDone => bot.page_backoff.reset(),
+            Effect::ReadDone => {
+                bot.page_backoff.reset();
+                bot.stall_backoff.reset();
+            }
             Effect::ReadStalled => {
                 bot.needs_read = true;
-                let wait = bot.page_backoff.next(None, fastrand::f64());
-                // The next start is a Tick of the read: the whole of it begins again.
+                let wait = bot.stall_backoff.next(None, fastrand::f64());
+                // Then the whole of it begins again.
                 bot.load_at = Some(now.mono.after(wait));
                 tracing::warn!(agent = %agent, ?wait, "the pages of a full read disagree; it waits");
             }
-            Effect::Fetch(query) => self.fetches.push_back((agent.clone(), bot.life, query)),
+            Effect::Fetch(query) => {
+                self.fetches.push_back(Fetch { agent: agent.clone(), life: bot.life, query, tries: 0 });
+            }
             Effect::Commit(batch) => self.owe(agent, batch),
             Effect::Opened { generation, messages, head } => self.publisher.opened(record, generation, messages, head),
             Effect::Appended { messages, head } => self.publisher.append(record, messages, head),
@@ -135,84 +148,20 @@ impl Watch {
                 self.start_read(now, &agent, live);
             }
         }
-        self.release_pages(now);
+        self.release_reads(now);
         self.pump_pages();
         self.pump_fetches();
     }
 
-    fn queue_page(&mut self, agent: AgentId, query: PageQuery) {
-        // A Bot has one read at a time; what waited for a superseded one is moot.
-        let other = |(of, ..): &(AgentId, PageQuery)| *of != agent;
-        self.first_pages.retain(other);
-        self.later_pages.retain(other);
-        self.held_pages.retain(|(_, of, _)| *of != agent);
-        // First pages go first: the stream waits for them.
-        let queue = if query.before.is_none() { &mut self.first_pages } else { &mut self.later_pages };
-        queue.push_back((agent, query));
-    }
-
-    fn pump_pages(&mut self) {
-        while self.reads < READS && self.active() {
-            let Some((agent, query)) = self.first_pages.pop_front().or_else(|| self.later_pages.pop_front()) else {
-                return;
-            };
-            let Some(bot) = self.bots.get(&agent) else { continue };
-            self.reads += 1;
-            self.jobs.spawn(Services::page(self.services.clone(), agent, bot.life, query));
-        }
-    }
-
-    fn release_pages(&mut self, now: Now) {
-        let (due, held) = std::mem::take(&mut self.held_pages).into_iter().partition(|(at, ..)| *at <= now.mono);
-        self.held_pages = held;
-        for (_, agent, query) in due {
-            self.queue_page(agent, query);
-        }
-    }
-
-    pub(super) fn page(&mut self, now: Now, agent: &AgentId, life: u64, query: PageQuery, page: Result<Page, Failed>) {
-        self.reads -= 1;
-        let Some(bot) = self.bots.get_mut(agent).filter(|bot| bot.life == life) else { return };
-        match page {
-            Ok(page) => {
-                bot.page_backoff.reset();
-                for malformed in &page.malformed {
-                    self.skip(now, malformed);
-                }
-                let malformed = page.malformed.len();
-                let input = Input::Page { read: query.read, generation: page.generation, rows: page.rows, malformed };
-                self.feed(now, agent, Some(life), input);
-            }
-            Err(error) => {
-                let wait = bot.page_backoff.next(error.retry_after(), fastrand::f64());
-                // The same page again: what was read so far stays read. A read that was superseded meanwhile ignores it.
-                self.held_pages.push((now.mono.after(wait), agent.clone(), query));
-                if matches!(error, Failed::SignedOut) {
-                    self.failed_call(now, &error, "ListGrokBotTranscriptEntries");
-                } else if self.once_an_hour(now.mono, format!("page/{agent}/{error}")) {
-                    tracing::warn!(%agent, error = why(&error), ?wait, "a page couldn't be listed; it is tried again");
-                }
-            }
-        }
-    }
-
-    fn pump_fetches(&mut self) {
-        while self.fetching < FETCHES && self.active() {
-            let Some((agent, life, query)) = self.fetches.pop_front() else { return };
-            if self.bots.get(&agent).is_none_or(|bot| bot.life != life) {
-                continue;
-            }
-            self.fetching += 1;
-            self.jobs.spawn(Services::body(self.services.clone(), agent, life, query));
-        }
-    }
-
     /// Sends what may be sent.
     pub(super) fn pump_posts(&mut self, now: Now, agent: &AgentId) {
-        let active = self.active();
+        let (active, signed_in) = (self.active(), self.signed_in());
         let Some(bot) = self.bots.get_mut(agent) else { return };
         if !active {
-            bot.posts.drop_queued(Failure::SignedOut);
+            // While it is asked whose sign-in this is they wait: it may well be the same account's.
+            if !signed_in {
+                bot.posts.drop_queued(Failure::SignedOut);
+            }
             return;
         }
         let Some(mirror) = bot.mirror.as_ref() else { return };

@@ -65,15 +65,18 @@ impl Watch {
             return refuse(settle, Failure::NotSent);
         };
         let Some(bot) = self.bots.get_mut(&agent) else { return };
-        let Some(mirror) = bot.mirror.as_ref() else { return refuse(settle, Failure::NotSent) };
-        let choice = reply_to.as_ref().map(|target| choice(mirror, &target.entry, &text)).transpose();
-        let what = match choice.map(Option::flatten) {
-            Err(failure) => return refuse(settle, failure),
-            Ok(Some(value)) => {
-                let Some(target) = reply_to else { return };
-                What::Widget { entry: target.entry, value }
-            }
-            Ok(None) => What::Message { text, reply_to: reply_to.map(|target| target.entry) },
+        if bot.load_at.is_some() && bot.mirror.is_none() {
+            // The index can't be read: its echo couldn't be shown.
+            return refuse(settle, Failure::NotSent);
+        }
+        let what = match (bot.posts.answering(message_id), bot.mirror.as_ref(), reply_to) {
+            (Some(same), ..) => same,
+            (None, Some(mirror), Some(target)) => match choice(mirror, &target.entry, &text) {
+                Err(failure) => return refuse(settle, failure),
+                Ok(Some(value)) => What::Widget { entry: target.entry, value },
+                Ok(None) => What::Message { text, reply_to: Some(target.entry) },
+            },
+            (None, _, target) => What::Message { text, reply_to: target.map(|target| target.entry) },
         };
         bot.posts.push(message_id, what, settle, now.mono);
         self.pump_posts(now, &agent);
@@ -89,7 +92,7 @@ impl Watch {
             Err(Failed::Call(error)) => !matches!(error.kind, ErrorKind::Broken),
             _ => false,
         };
-        if let Some(Next::AskStatus(id)) = bot.posts.sent(post, outcome, now.mono)
+        if let Some(Next::AskStatus(id)) = bot.posts.sent(post, outcome, bot.mirror.as_ref(), now.mono)
             && let Some(post) = bot.posts.get(id)
         {
             let message_id = post.message_id.to_string();

@@ -92,15 +92,15 @@ impl Watch {
                 let (store, commits) = (Arc::clone(&self.store), std::mem::take(&mut self.owed));
                 self.jobs.spawn_blocking(move || write(&store, commits));
             }
-            while let Some(done) = self.jobs.join_next().await {
-                if let Ok(Done::Committed { commits, result, .. }) = done {
-                    self.committing = false;
-                    if let Err(error) = result {
-                        tracing::warn!(%error, unwritten = commits.len(), "the index couldn't be flushed");
-                        return;
-                    }
-                    break;
+            match self.jobs.join_next().await {
+                Some(Ok(Done::Committed { result: Ok(()), .. })) => self.committing = false,
+                Some(Ok(Done::Committed { commits, result: Err(error), .. })) => {
+                    tracing::warn!(%error, unwritten = commits.len(), "the index couldn't be flushed");
+                    return;
                 }
+                // Others end meanwhile; nothing waits for them.
+                Some(_) => {}
+                None => return,
             }
         }
     }

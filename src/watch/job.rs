@@ -4,8 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oauth2::AccessToken;
+use tokio_util::sync::CancellationToken;
 
 use super::posts::{Outgoing, What};
+use super::reads::Fetch;
+use super::stream::STALL;
 use crate::auth::{SignIn, SignInError, TokenError};
 use crate::index;
 use crate::mirror::{FetchQuery, PageQuery, Stored};
@@ -17,8 +20,6 @@ use crate::upstream::{
 
 /// Rows asked for in one page: the official client's cap (wire reference, section 4).
 pub(super) const PAGE_LIMIT: u32 = 500;
-/// Tries of one body (wire reference, section 5.3).
-const BODY_TRIES: u32 = 5;
 
 /// How a job ended. `life` names the Bot's mirror that asked: an answer for another one is thrown away.
 pub(super) enum Done {
@@ -27,7 +28,11 @@ pub(super) enum Done {
         subject: String,
         me: Result<Me, Failed>,
     },
-    Roster(Result<Roster, Failed>),
+    /// `subject`: as for `Me`.
+    Roster {
+        subject: Option<String>,
+        roster: Result<Roster, Failed>,
+    },
     Loaded {
         agent: AgentId,
         life: u64,
@@ -39,10 +44,11 @@ pub(super) enum Done {
         query: PageQuery,
         page: Result<Page, Failed>,
     },
+    /// A page call that nobody waits for any more.
+    PageGivenUp,
+    /// One try for a body.
     Body {
-        agent: AgentId,
-        life: u64,
-        query: FetchQuery,
+        fetch: Fetch,
         row: Option<Row>,
     },
     Opened {
@@ -79,9 +85,10 @@ impl std::fmt::Debug for Done {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Me { .. } => "Me",
-            Self::Roster(_) => "Roster",
+            Self::Roster { .. } => "Roster",
             Self::Loaded { .. } => "Loaded",
             Self::Page { .. } => "Page",
+            Self::PageGivenUp => "PageGivenUp",
             Self::Body { .. } => "Body",
             Self::Opened { .. } => "Opened",
             Self::Renewed(_) => "Renewed",
@@ -174,23 +181,32 @@ impl Services {
         Done::Me { subject, me: me.map(|(me, _)| me) }
     }
 
-    pub(super) async fn roster(self) -> Done {
-        Done::Roster(with_token(&*self.sign_in, |token| self.upstream.agents(token)).await.map(|(roster, _)| roster))
+    pub(super) async fn roster(self, subject: Option<String>) -> Done {
+        let roster = with_token(&*self.sign_in, |token| self.upstream.agents(token)).await;
+        Done::Roster { subject, roster: roster.map(|(roster, _)| roster) }
     }
 
-    pub(super) async fn page(self, agent: AgentId, life: u64, query: PageQuery) -> Done {
+    /// Lists one page, unless `stop` comes first.
+    pub(super) async fn page(self, agent: AgentId, life: u64, query: PageQuery, stop: CancellationToken) -> Done {
         let request = PageRequest {
             agent_id: agent.clone(),
             generation: query.generation,
             before_seq: query.before,
             limit: PAGE_LIMIT,
         };
-        let page = with_token(&*self.sign_in, |token| self.upstream.entries(token, request.clone())).await;
-        Done::Page { agent, life, query, page: page.map(|(page, _)| page) }
+        let call = with_token(&*self.sign_in, |token| self.upstream.entries(token, request.clone()));
+        match stop.run_until_cancelled(call).await {
+            Some(page) => Done::Page { agent, life, query, page: page.map(|(page, _)| page) },
+            None => Done::PageGivenUp,
+        }
     }
 
     pub(super) async fn open(self, number: u64, request: WatchRequest) -> Done {
-        let opened = with_token(&*self.sign_in, |token| self.upstream.watch(token, request.clone())).await;
+        let opening = with_token(&*self.sign_in, |token| self.upstream.watch(token, request.clone()));
+        // The stream has no time limit of its own, and its silence is watched only once it is open.
+        let opened = tokio::time::timeout(STALL, opening).await.unwrap_or_else(|_| {
+            Err(Failed::Call(Error { kind: ErrorKind::Broken, detail: "no response head for a minute".to_owned() }))
+        });
         Done::Opened { number, opened: opened.map(|(frames, token)| Opened { frames, token }) }
     }
 
@@ -232,25 +248,13 @@ impl Services {
         Done::Status { agent, life, post, answered, status: status.ok() }
     }
 
-    /// Tries for a body: five times, 2 s growing to 30 s apart, with jitter.
-    pub(super) async fn body(self, agent: AgentId, life: u64, query: FetchQuery) -> Done {
-        let mut row = None;
-        for attempt in 0..BODY_TRIES {
-            if attempt > 0 {
-                let wait = Duration::from_secs(2 << (attempt - 1)).min(Duration::from_secs(30));
-                tokio::time::sleep(wait.mul_f64(0.75 + 0.5 * fastrand::f64())).await;
-            }
-            match self.body_once(&agent, &query).await {
-                Ok(Some(found)) => {
-                    row = Some(found);
-                    break;
-                }
-                Ok(None) => {}
-                Err(Failed::SignedOut) => break,
-                Err(error) => tracing::debug!(%error, seq = query.seq, "a body couldn't be fetched"),
-            }
-        }
-        Done::Body { agent, life, query, row }
+    /// Tries for a body, once.
+    pub(super) async fn body(self, fetch: Fetch) -> Done {
+        let row = self.body_once(&fetch.agent, &fetch.query).await.unwrap_or_else(|error| {
+            tracing::debug!(%error, seq = fetch.query.seq, "a body couldn't be fetched");
+            None
+        });
+        Done::Body { fetch, row }
     }
 
     async fn body_once(&self, agent: &AgentId, query: &FetchQuery) -> Result<Option<Row>, Failed> {

@@ -10,34 +10,38 @@ mod commands;
 mod commits;
 mod job;
 mod posts;
+mod reads;
 mod stream;
 mod texts;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::auth::{Attempt, SignIn, Standing};
 use crate::index::{Commit, Store};
-use crate::mirror::{Input, Mirror, PageQuery};
-use crate::model::{Account, AgentId, Bot, Mono, Now, RecordId, Wall};
-use crate::records::{Command, Failure, Publisher, Withdrawal};
+use crate::mirror::{Mirror, PageQuery};
+use crate::model::{Account, AgentId, Bot, LiveState, Mono, Now, RecordId, Wall};
+use crate::records::{Command, Failure, Outcome, Publisher, Withdrawal};
 use crate::upstream::{self, Frame, Upstream};
 use backoff::Backoff;
 use job::{Done, Failed, Services};
 use posts::Posts;
+use reads::Fetch;
 use stream::Link;
 
 /// How often the sign-in file is read and the roster listed.
 pub const ROSTER_EVERY: Duration = Duration::from_secs(30);
+/// The least time between two lists: a service that reports a change with every breath isn't asked as often.
+const ROSTER_SPACING: Duration = Duration::from_secs(1);
 /// Page requests under way at once, over all Bots.
 const READS: usize = 4;
 /// Body fetches under way at once.
@@ -110,6 +114,8 @@ pub struct Watch {
 
     roster_at: Mono,
     listing: bool,
+    /// When the roster was asked for last.
+    listed_at: Option<Mono>,
     list_again: bool,
     listed: bool,
     bots: HashMap<AgentId, BotState>,
@@ -118,13 +124,18 @@ pub struct Watch {
     first_pages: VecDeque<(AgentId, PageQuery)>,
     later_pages: VecDeque<(AgentId, PageQuery)>,
     reads: usize,
-    fetches: VecDeque<(AgentId, u64, crate::mirror::FetchQuery)>,
+    fetches: VecDeque<Fetch>,
+    /// By when they are tried again, and a number that tells equals apart.
+    held_fetches: BTreeMap<(Mono, u64), Fetch>,
+    held_fetches_next: u64,
     fetching: usize,
     held_pages: Vec<(Mono, AgentId, PageQuery)>,
 
     link: Link,
     link_backoff: Backoff,
     streams: u64,
+    /// Live states of this stream since its snapshot, of every Bot of the account: for Bots that are listed or loaded later.
+    live: Option<HashMap<AgentId, LiveState>>,
 
     owed: Vec<(Commit, u64)>,
     committing: bool,
@@ -175,7 +186,13 @@ struct BotState {
     /// The stream brought something for it last.
     touched: Mono,
     timer: Option<Mono>,
+    /// The read whose pages count; those of an earlier one are thrown away.
+    read: u64,
+    /// The page call under way; dropped, it is given up.
+    paging: Option<DropGuard>,
     page_backoff: Backoff,
+    /// After pages that disagreed.
+    stall_backoff: Backoff,
     posts: Posts,
 }
 
@@ -205,6 +222,7 @@ impl Watch {
             sign_in_note: None,
             roster_at: Mono::default(),
             listing: false,
+            listed_at: None,
             list_again: false,
             listed: false,
             bots: HashMap::new(),
@@ -214,11 +232,14 @@ impl Watch {
             later_pages: VecDeque::new(),
             reads: 0,
             fetches: VecDeque::new(),
+            held_fetches: BTreeMap::new(),
+            held_fetches_next: 0,
             fetching: 0,
             held_pages: Vec::new(),
             link: Link::Down { at: Mono::default() },
             link_backoff: Backoff::new(Duration::from_secs(1), Duration::from_mins(1)),
             streams: 0,
+            live: None,
             owed: Vec::new(),
             committing: false,
             commit_at: None,
@@ -289,13 +310,11 @@ impl Watch {
     fn done(&mut self, now: Now, done: Done) {
         match done {
             Done::Me { subject, me } => self.me(now, &subject, me),
-            Done::Roster(roster) => self.roster(now, roster),
+            Done::Roster { subject, roster } => self.roster(now, subject.as_deref(), roster),
             Done::Loaded { agent, life, stored } => self.loaded(now, &agent, life, stored),
             Done::Page { agent, life, query, page } => self.page(now, &agent, life, query, page),
-            Done::Body { agent, life, query, row } => {
-                self.fetching -= 1;
-                self.feed(now, &agent, Some(life), Input::Body { query, row });
-            }
+            Done::PageGivenUp => self.reads -= 1,
+            Done::Body { fetch, row } => self.body(now, fetch, row),
             Done::Opened { number, opened } => self.opened(now, number, opened),
             Done::Renewed(renewed) => self.renewed(now, renewed),
             Done::Committed { commits, result, set_aside } => self.committed(now, commits, result, set_aside),
@@ -321,13 +340,11 @@ impl Watch {
     }
 
     fn deadline(&self) -> Mono {
-        let pages = self.held_pages.iter().map(|(at, ..)| *at);
         let bots = self.timers.first().map(|(at, _)| *at);
         let loads = self.bots.values().filter_map(|bot| bot.load_at);
-        [Some(self.roster_at), self.me_at, self.link.deadline(), bots, self.commit_at]
+        [Some(self.roster_at), self.me_at, self.link.deadline(), bots, self.reads_deadline(), self.commit_at]
             .into_iter()
             .flatten()
-            .chain(pages)
             .chain(loads)
             .min()
             .unwrap_or(self.roster_at)
@@ -339,6 +356,13 @@ impl Watch {
 
     /// Settles posts, closes the stream, gives the index what is owed. Bounded.
     async fn finish(&mut self) {
+        // Posts that the loop hasn't even seen were never begun; the others' senders are dropped, which says that we are gone.
+        self.commands.close();
+        while let Ok(command) = self.commands.try_recv() {
+            if let Command::Post { settle, .. } = command {
+                answer(settle, Outcome::Failed(Failure::NotSent));
+            }
+        }
         for bot in self.bots.values_mut() {
             bot.posts.drop_all(Failure::NotSent);
         }
@@ -356,16 +380,19 @@ impl Watch {
     /// Withdraws every record and drops what was begun for the account.
     fn leave_account(&mut self, reason: Withdrawal) {
         self.link = Link::Down { at: Mono::default() };
+        self.live = None;
         let agents: Vec<AgentId> = self.bots.keys().cloned().collect();
         for agent in agents {
             self.drop_bot(&agent, reason);
         }
         self.account = None;
         self.listed = false;
+        self.listed_at = None;
         self.first_pages.clear();
         self.later_pages.clear();
         self.held_pages.clear();
         self.fetches.clear();
+        self.held_fetches.clear();
         self.link_backoff.reset();
         self.trouble = Trouble { disk: self.trouble.disk, set_aside: self.trouble.set_aside, ..Trouble::default() };
     }

@@ -119,7 +119,7 @@ impl Posts {
                 && !mirror.widget(entry).is_some_and(|state| open(&state.widget))
             {
                 // Answered, dismissed or gone while it waited for its turn.
-                self.settle(id, Outcome::Failed(Failure::WidgetClosed));
+                self.settle(id, &Outcome::Failed(Failure::WidgetClosed));
                 continue;
             }
             post.stage = Stage::Sending;
@@ -127,8 +127,14 @@ impl Posts {
         }
     }
 
-    /// The answer to a message's send.
-    pub(super) fn sent(&mut self, id: u64, answer: &Result<Sent, Failed>, now: Mono) -> Option<Next> {
+    /// The answer to a send.
+    pub(super) fn sent(
+        &mut self,
+        id: u64,
+        answer: &Result<Sent, Failed>,
+        mirror: Option<&Mirror>,
+        now: Mono,
+    ) -> Option<Next> {
         let outcome = match answer {
             Ok(Sent::Message(Delivery::Accepted) | Sent::Widget(WidgetAnswer::Accepted | WidgetAnswer::Unclear)) => {
                 None
@@ -154,7 +160,9 @@ impl Posts {
             },
         };
         match outcome {
-            Some(failure) => self.settle(id, Outcome::Failed(failure)),
+            // What was posted shows already: no answer can say that nothing was (it may be the one to a repeat).
+            Some(_) if self.seen(id, mirror) => self.wait(id, now),
+            Some(failure) => self.settle(id, &Outcome::Failed(failure)),
             None => self.wait(id, now),
         }
         None
@@ -162,13 +170,12 @@ impl Posts {
 
     /// The answer to the status call, asked once. `answered`: the send itself was answered with an error.
     pub(super) fn status(&mut self, id: u64, status: Option<SendStatus>, answered: bool, mirror: &Mirror) {
-        let Some(post) = self.get(id) else { return };
-        if mirror.echo(post.message_id.as_u128()) != Echo::None {
+        if self.seen(id, Some(mirror)) {
             return;
         }
         match status {
-            Some(SendStatus::Rejected) => self.settle(id, Outcome::Failed(Failure::Refused)),
-            Some(SendStatus::NotFound) if answered => self.settle(id, Outcome::Failed(Failure::NotSent)),
+            Some(SendStatus::Rejected) => self.settle(id, &Outcome::Failed(Failure::Refused)),
+            Some(SendStatus::NotFound) if answered => self.settle(id, &Outcome::Failed(Failure::NotSent)),
             _ => {}
         }
     }
@@ -186,7 +193,7 @@ impl Posts {
                     Echo::Seen => (None, true),
                     Echo::None => (None, false),
                 },
-                What::Widget { entry, value } => answered(mirror, entry, value),
+                What::Widget { entry, value } => answered(mirror, entry, value, post.stage != Stage::Sending),
             };
             let overdue = matches!(post.stage, Stage::Waiting { until } if now >= until);
             if let Some(outcome) = outcome {
@@ -226,12 +233,35 @@ impl Posts {
         waits.min()
     }
 
-    fn settle(&mut self, id: u64, outcome: Outcome) {
-        if let Some(at) = self.posts.iter().position(|post| post.id == id)
-            && let Some(mut post) = self.posts.remove(at)
-        {
-            finish(post.settle.take(), outcome);
+    /// Settles one post, and with an answer to a widget those that wait for the same request's outcome.
+    fn settle(&mut self, id: u64, outcome: &Outcome) {
+        let Some(message_id) = self.get(id).map(|post| post.message_id) else { return };
+        let widget = self.is_widget(id);
+        self.posts.retain_mut(|post| {
+            let twin = widget && post.message_id == message_id && matches!(post.what, What::Widget { .. });
+            let settled = post.id == id || twin;
+            if settled {
+                finish(post.settle.take(), outcome.clone());
+            }
+            !settled
+        });
+    }
+
+    /// Whether what it posts shows in the transcript, readable or not yet.
+    fn seen(&self, id: u64, mirror: Option<&Mirror>) -> bool {
+        let (Some(post), Some(mirror)) = (self.get(id), mirror) else { return false };
+        match &post.what {
+            What::Message { .. } => mirror.echo(post.message_id.as_u128()) != Echo::None,
+            What::Widget { entry, value } => {
+                matches!(answered(mirror, entry, value, false), (Some(Outcome::Completed { .. }), _) | (None, true))
+            }
         }
+    }
+
+    /// The value that a widget's answer under way gives, for a repeat of the same request.
+    pub(super) fn answering(&self, message_id: uuid::Uuid) -> Option<What> {
+        let twin = |post: &&Post| post.message_id == message_id && matches!(post.what, What::Widget { .. });
+        self.posts.iter().find(twin).map(|post| post.what.clone())
     }
 
     fn wait(&mut self, id: u64, now: Mono) {
@@ -252,10 +282,14 @@ impl Posts {
     }
 }
 
-/// What a widget's answer says of a post that gave `value`: settled when it appears as a message; another value, or a closed widget without ours, closes it.
-fn answered(mirror: &Mirror, entry: &EntryId, value: &Arc<str>) -> (Option<Outcome>, bool) {
+/// What a widget's answer says of a post that gave `value`: settled when it appears as a message; another value closes it, and so does a dismissal
+/// once the send is `over`. And whether our answer was seen at all.
+fn answered(mirror: &Mirror, entry: &EntryId, value: &Arc<str>, over: bool) -> (Option<Outcome>, bool) {
     let Some(state) = mirror.widget(entry) else { return (None, false) };
-    let Some(responded) = &state.widget.responded else { return (None, false) };
+    let Some(responded) = &state.widget.responded else {
+        let dismissed = over && state.widget.closed;
+        return (dismissed.then_some(Outcome::Failed(Failure::WidgetClosed)), false);
+    };
     let label_of = |wanted: &Arc<str>| {
         state.widget.options.iter().find(|option| option.value == *wanted).map(|option| &option.label)
     };

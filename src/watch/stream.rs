@@ -1,5 +1,6 @@
 //! The one stream of the account: when it opens, what its frames mean, what follows when it ends.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use oauth2::AccessToken;
@@ -8,7 +9,7 @@ use super::backoff::after_clean_end;
 use super::job::{Failed, Opened, Services};
 use super::{Watch, why};
 use crate::mirror::Input;
-use crate::model::{AgentId, Cursor, Mono, Now};
+use crate::model::{AgentId, Cursor, LiveState, Mono, Now};
 use crate::upstream::{Error, ErrorKind, Frame, Frames, WatchRequest};
 
 /// How long the stream waits for the first pages: one slow Bot holds up nobody.
@@ -16,7 +17,7 @@ const PREPARE: Duration = Duration::from_secs(3);
 /// Cursors that one request may name (wire reference, section 5.1).
 const CURSORS: usize = 256;
 /// A stream without a frame of any kind for this long is broken (heartbeats come every 10 s; wire reference, section 5.3).
-const STALL: Duration = Duration::from_mins(1);
+pub(super) const STALL: Duration = Duration::from_mins(1);
 /// A stream that lived this long was a good run.
 const GOOD_RUN: Duration = Duration::from_secs(10);
 
@@ -203,7 +204,7 @@ impl Watch {
                 tracing::warn!(agent = %agent_id, code = %failure.code, "a turn failed");
                 self.feed(now, &agent_id, None, Input::TurnFailed(failure));
             }
-            Frame::RosterChanged => self.list_bots(),
+            Frame::RosterChanged => self.list_bots(now),
             Frame::Heartbeat | Frame::Other { unknown: false, .. } => {}
             Frame::Other { kind, unknown: true } => {
                 self.skipped += 1;
@@ -215,16 +216,20 @@ impl Watch {
         }
     }
 
-    fn live_states(&mut self, now: Now, snapshot: bool, live: Vec<(AgentId, crate::model::LiveState)>) {
+    fn live_states(&mut self, now: Now, snapshot: bool, live: Vec<(AgentId, LiveState)>) {
         if snapshot {
             // Complete: a Bot that it doesn't list is idle.
-            let mut states: std::collections::HashMap<AgentId, crate::model::LiveState> = live.into_iter().collect();
+            let states: HashMap<AgentId, LiveState> = live.into_iter().collect();
             for agent in self.agents() {
-                let state = states.remove(&agent);
+                let state = states.get(&agent).cloned();
                 self.feed(now, &agent, None, Input::Live { state, snapshot: true });
             }
+            self.live = Some(states);
         } else {
             for (agent, state) in live {
+                if let Some(states) = &mut self.live {
+                    states.insert(agent.clone(), state.clone());
+                }
                 self.feed(now, &agent, None, Input::Live { state: Some(state), snapshot: false });
             }
         }
@@ -280,6 +285,7 @@ impl Watch {
 
     /// What a lost stream means for every Bot: its activity goes, and it is read in full before the next one.
     pub(super) fn lose_stream(&mut self, now: Now) {
+        self.live = None;
         for agent in self.agents() {
             if let Some(bot) = self.bots.get_mut(&agent) {
                 // A read from before the stream goes on where its first page is in: up to its C it brings everything, and the next stream

@@ -1,1 +1,11 @@
+//! The loop as a whole, on a paused clock.
 
+mod bed;
+mod commits;
+mod life;
+mod link;
+mod posts;
+mod reads;
+mod roster;
+mod storm;
+mod widgets;

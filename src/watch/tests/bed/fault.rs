@@ -1,0 +1,195 @@
+//! What goes wrong with a call of the service: it is slow, held, lost, answered otherwise or not at all.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use crate::model::AgentId;
+use crate::upstream::{
+    Delivery, Error, ErrorKind, Page, PageRequest, Roster, SendRequest, SendStatus, WatchRequest, WidgetAnswer,
+    WidgetRequest,
+};
+
+/// A call as the service saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::watch::tests) enum Request {
+    Me,
+    Agents,
+    Entries(PageRequest),
+    Watch(WatchRequest),
+    Blob(Arc<str>),
+    Send(SendRequest),
+    Status(AgentId, String),
+    Widget(WidgetRequest),
+}
+
+impl Request {
+    pub(in crate::watch::tests) fn agent(&self) -> Option<&str> {
+        match self {
+            Self::Entries(page) => Some(page.agent_id.as_str()),
+            Self::Send(send) => Some(send.agent_id.as_str()),
+            Self::Status(agent, _) => Some(agent.as_str()),
+            Self::Widget(widget) => Some(widget.agent_id.as_str()),
+            Self::Me | Self::Agents | Self::Watch(_) | Self::Blob(_) => None,
+        }
+    }
+
+    pub(in crate::watch::tests) fn is_list(&self) -> bool {
+        matches!(self, Self::Entries(_))
+    }
+
+    pub(in crate::watch::tests) fn is_send(&self) -> bool {
+        matches!(self, Self::Send(_))
+    }
+
+    pub(in crate::watch::tests) fn is_watch(&self) -> bool {
+        matches!(self, Self::Watch(_))
+    }
+
+    pub(in crate::watch::tests) fn is_status(&self) -> bool {
+        matches!(self, Self::Status(..))
+    }
+
+    pub(in crate::watch::tests) fn is_widget(&self) -> bool {
+        matches!(self, Self::Widget(_))
+    }
+}
+
+/// How long something waits.
+#[derive(Clone, Debug)]
+pub(in crate::watch::tests) enum Wait {
+    For(Duration),
+    /// Until the test lets one through.
+    Gate(Gate),
+    Ever,
+}
+
+impl Wait {
+    pub(super) async fn pass(self) {
+        match self {
+            Self::For(time) => tokio::time::sleep(time).await,
+            Self::Gate(gate) => gate.0.acquire().await.unwrap().forget(),
+            Self::Ever => std::future::pending().await,
+        }
+    }
+}
+
+/// Holds calls until [`Gate::open`].
+#[derive(Clone, Debug)]
+pub(in crate::watch::tests) struct Gate(Arc<Semaphore>);
+
+impl Gate {
+    pub(in crate::watch::tests) fn new() -> Self {
+        Self(Arc::new(Semaphore::new(0)))
+    }
+
+    /// Lets every call through that waits or will come.
+    pub(in crate::watch::tests) fn open(&self) {
+        self.0.add_permits(10_000);
+    }
+}
+
+/// Another answer than the service's own.
+#[derive(Clone)]
+pub(in crate::watch::tests) enum Answer {
+    Error(Error),
+    Roster(Roster),
+    Page(Arc<dyn Fn(Page) -> Page + Send + Sync>),
+    Delivery(Delivery),
+    Status(SendStatus),
+    Widget(WidgetAnswer),
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Answer")
+    }
+}
+
+/// What goes wrong with calls that match, `times` times.
+#[derive(Clone, Debug, Default)]
+pub(in crate::watch::tests) struct Fault {
+    /// Before the service does anything.
+    pub(super) before: Option<Wait>,
+    /// After it did, before the answer.
+    pub(super) after: Option<Wait>,
+    /// The call isn't carried out; only the other answer comes.
+    pub(super) not_done: bool,
+    pub(super) answer: Option<Answer>,
+    pub(super) times: Option<u32>,
+}
+
+impl Fault {
+    /// Answered with an error; nothing is done.
+    pub(in crate::watch::tests) fn error(kind: ErrorKind) -> Self {
+        Self { not_done: true, answer: Some(Answer::Error(error(kind))), ..Self::default() }
+    }
+
+    /// Carried out, but the caller gets an error.
+    pub(in crate::watch::tests) fn done_but(kind: ErrorKind) -> Self {
+        Self { answer: Some(Answer::Error(error(kind))), ..Self::default() }
+    }
+
+    /// Answered otherwise; nothing is done.
+    pub(in crate::watch::tests) fn answer(answer: Answer) -> Self {
+        Self { not_done: true, answer: Some(answer), ..Self::default() }
+    }
+
+    /// Carried out, but answered otherwise.
+    pub(in crate::watch::tests) fn done_answering(answer: Answer) -> Self {
+        Self { answer: Some(answer), ..Self::default() }
+    }
+
+    /// The page is changed on its way.
+    pub(in crate::watch::tests) fn page(change: impl Fn(Page) -> Page + Send + Sync + 'static) -> Self {
+        Self { answer: Some(Answer::Page(Arc::new(change))), ..Self::default() }
+    }
+
+    /// The service takes its time before it looks.
+    pub(in crate::watch::tests) fn slow(time: Duration) -> Self {
+        Self { before: Some(Wait::For(time)), ..Self::default() }
+    }
+
+    /// The answer is made at once and comes late.
+    pub(in crate::watch::tests) fn late(time: Duration) -> Self {
+        Self { after: Some(Wait::For(time)), ..Self::default() }
+    }
+
+    /// Nothing happens before the gate opens.
+    pub(in crate::watch::tests) fn held(gate: &Gate) -> Self {
+        Self { before: Some(Wait::Gate(gate.clone())), ..Self::default() }
+    }
+
+    /// The answer waits for the gate.
+    pub(in crate::watch::tests) fn answer_held(gate: &Gate) -> Self {
+        Self { after: Some(Wait::Gate(gate.clone())), ..Self::default() }
+    }
+
+    /// Never answered.
+    pub(in crate::watch::tests) fn hangs() -> Self {
+        Self { before: Some(Wait::Ever), ..Self::default() }
+    }
+
+    pub(in crate::watch::tests) fn times(self, times: u32) -> Self {
+        Self { times: Some(times), ..self }
+    }
+
+    pub(in crate::watch::tests) fn once(self) -> Self {
+        self.times(1)
+    }
+
+    /// Besides: the answer comes late.
+    pub(in crate::watch::tests) fn and_late(self, time: Duration) -> Self {
+        Self { after: Some(Wait::For(time)), ..self }
+    }
+}
+
+pub(in crate::watch::tests) fn error(kind: ErrorKind) -> Error {
+    Error { kind, detail: "scripted".to_owned() }
+}
+
+pub(in crate::watch::tests) fn transient(retry_after: Option<u64>) -> ErrorKind {
+    ErrorKind::Transient { retry_after: retry_after.map(Duration::from_secs) }
+}
