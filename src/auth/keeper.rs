@@ -60,11 +60,6 @@ impl Keeper {
         Self { core: Arc::new(core), flights: Arc::default() }
     }
 
-    /// Tells what the service's clock says, as heard with any of its answers, so that a wrong local clock doesn't make a token look due.
-    pub fn heard_date(&self, date: Wall) {
-        self.core.heard_date(Some(date));
-    }
-
     /// Waits for the renewals under way to be stored; their requests end after 15 s at the latest. Dropping the future aborts them.
     pub async fn close(&self) {
         let mut tasks = std::mem::take(&mut lock(&self.flights.inner).tasks);
@@ -147,6 +142,10 @@ impl SignIn for Keeper {
                 }
             }
         })
+    }
+
+    fn heard_date(&self, date: Wall) {
+        self.core.heard_date(Some(date));
     }
 
     fn sign_out(&self) -> Result<(), SignInError> {

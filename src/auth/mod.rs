@@ -52,6 +52,9 @@ pub trait SignIn: Send + Sync + fmt::Debug + 'static {
     /// after the drop nothing is stored.
     fn redeem(&self, attempt: &Attempt) -> Task<Result<(), SignInError>>;
 
+    /// The service's own time, from the `Date` of any of its answers: a wrong local clock must not decide when a token is due.
+    fn heard_date(&self, date: Wall);
+
     /// Deletes the tokens. It wins over a renewal in flight, and ends a sign-in that is pending in this process.
     ///
     /// # Errors

@@ -165,6 +165,7 @@ impl Watch {
                 }
                 if let Some(date) = roster.date {
                     self.clock_skew_ms = Some(date.0.saturating_sub(now.wall.0));
+                    self.services.sign_in.heard_date(date);
                 }
                 self.listed = true;
                 self.apply_roster(roster.bots);
