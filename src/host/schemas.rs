@@ -141,6 +141,54 @@ fn schemas_are_those_of_the_types() {
     assert_eq!(found, expected, "files that are no schema of the contract");
 }
 
+/// `docs/host-contract.md` shows whole exchanges: `→` to the provider, `←` to the host.
+#[test]
+fn the_examples_of_the_document_hold_the_schemas() {
+    let document = include_str!("../../docs/host-contract.md");
+    let mut checker = Checker::default();
+    // Our requests that wait for the host's response.
+    let mut asking: HashMap<String, String> = HashMap::new();
+    let mut seen: Vec<String> = vec![];
+    for line in document.lines() {
+        let Some((to_host, text)) =
+            line.strip_prefix("← ").map(|text| (true, text)).or(line.strip_prefix("→ ").map(|text| (false, text)))
+        else {
+            continue;
+        };
+        let message: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let (id, method) = (message["id"].to_string(), message["method"].as_str());
+        seen.extend(method.map(str::to_owned));
+        match (to_host, method) {
+            (true, Some(method)) if message.get("id").is_some() => {
+                checker.check(&message);
+                asking.insert(id, method.to_owned());
+            }
+            (true, _) => checker.check(&message),
+            (false, Some(method)) => {
+                checker.asked(&message["id"], method);
+                let name = format!("{}.params", method.replace('/', "."));
+                if let Some(validator) = validator(&name) {
+                    // An example of an error may still be well-formed: what is refused there is refused by its meaning.
+                    assert!(validator.is_valid(&message["params"]), "{line}");
+                }
+            }
+            (false, None) => {
+                let method = asking.remove(&id).unwrap_or_else(|| panic!("a response to nothing: {line}"));
+                assert_valid(&format!("{}.result", method.replace('/', ".")), &message["result"]);
+            }
+        }
+    }
+    // Whatever has a schema has an example.
+    for (name, _) in all() {
+        if let Some((method, _)) = name.rsplit_once('.') {
+            let method = method.replace('.', "/");
+            let quiet = ["resource/cancelSignIn", "resource/signOut"];
+            assert!(seen.contains(&method) || quiet.contains(&method.as_str()), "no example of {method}");
+        }
+    }
+    assert!(checker.waiting.is_empty() && asking.is_empty(), "an example without its answer");
+}
+
 #[test]
 fn schemas_refuse_what_the_contract_refuses() {
     let record = |change: fn(&mut Value)| {
