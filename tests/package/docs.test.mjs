@@ -1,0 +1,67 @@
+import assert from 'node:assert/strict';
+import { existsSync, readFileSync, readdirSync, statSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+const root = fileURLToPath(new URL('../../', import.meta.url));
+const read = (path) => readFileSync(join(root, path), 'utf8');
+
+/** Every file under a folder that a test may be written in. */
+function* sources(folder) {
+  for (const entry of readdirSync(join(root, folder), { withFileTypes: true })) {
+    const path = `${folder}/${entry.name}`;
+    if (entry.isDirectory() && entry.name !== 'node_modules') yield* sources(path);
+    else if (entry.isFile() && /\.(rs|mjs)$/.test(entry.name)) yield path;
+  }
+}
+
+const documents = [
+  'README.md', 'README.zh-CN.md', 'ARCHITECTURE.md', 'CHANGELOG.md',
+  ...readdirSync(join(root, 'docs')).filter((name) => name.endsWith('.md')).map((name) => `docs/${name}`),
+];
+
+test('every test that a document names exists', () => {
+  const code = [...sources('src'), ...sources('tests')].map(read).join('\n');
+  const named = new Map();
+  for (const document of documents) {
+    for (const [, name] of read(document).matchAll(/`([a-z][a-z0-9]*(?:_[a-z0-9]+){3,})`/g)) named.set(name, document);
+  }
+  assert.ok(named.size > 30, `only ${named.size} tests are named`);
+  const missing = [...named].filter(([name]) => !code.includes(`fn ${name}(`));
+  assert.deepEqual(missing, []);
+});
+
+test('every room of src has its place on the map, and the map has no room that is gone', () => {
+  const map = read('ARCHITECTURE.md');
+  const onMap = [...map.matchAll(/^### `(\w+)`$/gm)].map(([, room]) => room).sort();
+  const rooms = readdirSync(join(root, 'src'))
+    .map((name) => name.replace(/\.rs$/, ''))
+    .filter((name) => !['lib', 'main'].includes(name));
+  assert.deepEqual(onMap, [...new Set(rooms)].sort());
+});
+
+test('links inside the repository lead somewhere', () => {
+  for (const document of documents) {
+    for (const [, target] of read(document).matchAll(/\]\(([^)#\s]+)(?:#[^)]*)?\)/g)) {
+      if (/^[a-z]+:/.test(target)) continue;
+      assert.ok(existsSync(join(root, dirname(document), target)), `${document}: ${target}`);
+    }
+  }
+});
+
+test('files and folders that documents name exist', () => {
+  // Written with a slash, in code: src/…, scripts/…, tests/…, docs/…, remote/…, schemas/….
+  const path = /`\.?\/?((?:src|scripts|tests|docs|remote|schemas)\/[\w./-]*)`/g;
+  for (const document of documents) {
+    for (const [, name] of read(document).matchAll(path)) {
+      assert.ok(existsSync(join(root, name)), `${document}: ${name}`);
+      if (name.endsWith('/')) assert.ok(statSync(join(root, name)).isDirectory(), `${document}: ${name}`);
+    }
+  }
+});
+
+test('both READMEs show the same commands', () => {
+  const commands = (document) => [...read(document).matchAll(/^(?:\$ )?((?:cargo|node|\.\/scripts|coda-grok-bot) .*?)(?: +#.*)?$/gm)].map(([, line]) => line.trim());
+  assert.deepEqual(commands('README.md'), commands('README.zh-CN.md'));
+});
