@@ -2,7 +2,7 @@
 # The one test command: installs what the tests need, runs everything, and ends with one line, "N passed, N failed".
 #
 # A step that fails doesn't stop the others. The counts are the runners' own; a step that fails without a failed test counts as one failure.
-# Needs Rust (rust-toolchain of Cargo.toml's rust-version or later), a C compiler for SQLite, and Node 20 or later with npm.
+# Needs Rust (1.95, as Cargo.toml says), a C compiler for SQLite, and Node 20 or later with npm.
 
 set -u
 cd "$(dirname "$0")/.."

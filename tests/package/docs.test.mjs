@@ -81,3 +81,14 @@ test('every direct dependency has its reason', () => {
   const text = read('docs/dependencies.md');
   assert.deepEqual(names.filter((name) => !text.includes(`\`${name}\``)), []);
 });
+
+test('the contract names the namespace of the code and every word of an error', () => {
+  const text = read('docs/host-contract.md');
+  const [, hex] = read('src/host/convert.rs').match(/POST_NAMESPACE: Uuid = Uuid::from_u128\(0x([0-9a-f_]+)\)/);
+  const [, a, b, c, d, e] = hex.replaceAll('_', '').match(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/);
+  assert.ok(text.includes(`\`${[a, b, c, d, e].join('-')}\``));
+  const words = [...read('src/host/wire.rs').match(/enum ErrorKind \{([\s\S]*?)\n\}/)[1].matchAll(/^ {4}([A-Z]\w+),/gm)]
+    .map(([, name]) => name.replace(/(?<=.)[A-Z]/g, (letter) => `_${letter}`).toLowerCase());
+  assert.ok(words.length > 10);
+  assert.deepEqual(words.filter((word) => !text.includes(`\`${word}\``)), []);
+});
