@@ -92,3 +92,11 @@ test('the contract names the namespace of the code and every word of an error', 
   assert.ok(words.length > 10);
   assert.deepEqual(words.filter((word) => !text.includes(`\`${word}\``)), []);
 });
+
+test('the table of imports is the one that the sources are held to', () => {
+  const [, rules] = read('tests/it/architecture.rs').match(/const MAY[^=]*=\s*&\[([\s\S]*?)\n\];/);
+  const held = [...rules.matchAll(/\(\s*"(\w+)",\s*&\[([^\]]*)\]/g)].map(([, room, may]) => [room, (may.match(/\w+/g) ?? []).join(', ')]);
+  const written = [...read('ARCHITECTURE.md').matchAll(/^\| `(\w+)` \| ([\w, ]+) \|$/gm)].map(([, room, may]) => [room, may === 'nothing' ? '' : may]);
+  assert.ok(held.length > 10);
+  assert.deepEqual(written, held);
+});
