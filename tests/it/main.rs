@@ -3,5 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests; clippy knows only the test functions themselves")]
 
+mod bind;
+mod field;
+mod lifecycle;
+mod posting;
 mod records;
 mod support;

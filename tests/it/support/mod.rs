@@ -17,7 +17,7 @@ use tokio::process::Command;
 pub(crate) use host::{Host, cursor, kind, texts};
 
 /// Far more than anything here takes; a test that reaches it hangs.
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(90);
 
 /// The userId of the simulation's account.
 const USER: &str = "1001";
