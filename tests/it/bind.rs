@@ -42,7 +42,10 @@ async fn h20_without_a_usable_code_nothing_is_sent() {
     let bench = Bench::with_bot().await;
     let record = bench.record("a");
     let mut host = bench.serve_ready().await;
-    assert_eq!(kind(&host.call("view/open", json!({"view": "bind", "args": ["grok-bot:x:a"]})).await), "record_not_found");
+    assert_eq!(
+        kind(&host.call("view/open", json!({"view": "bind", "args": ["grok-bot:x:a"]})).await),
+        "record_not_found"
+    );
     assert_eq!(kind(&host.call("view/open", json!({"view": "other", "args": [record]})).await), "bad_params");
     for answer in [
         code("c", &json!([])),

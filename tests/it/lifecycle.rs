@@ -27,14 +27,15 @@ async fn h1_h2_stdout_carries_the_protocol_alone() {
     host.ready(&bench.record("a")).await;
     host.send("{nonsense");
     host.send("[]");
-    host.send(r#"{"jsonrpc":"1.0","id":7,"method":"records/list"}"#);
+    host.send(r#"{"jsonrpc":"1.0","id":"seven","method":"records/list"}"#);
     host.send("");
     host.send(&format!("{{\"jsonrpc\":\"2.0\",\"pad\":\"{}\"}}", "x".repeat(9 * 1024 * 1024)));
     assert!(host.call("records/list", json!({})).await.is_ok(), "the connection goes on");
-    host.until("four errors", |host| host.log.iter().filter(|message| message.get("error").is_some()).count() >= 3).await;
+    let failed = |host: &Host| host.log.iter().filter(|message| message.get("error").is_some()).count();
+    host.until("four errors", |host| failed(host) == 4).await;
     let codes: Vec<i64> = host.log.iter().filter_map(|message| message["error"]["code"].as_i64()).collect();
     assert_eq!(codes.iter().filter(|code| **code == -32700).count(), 1, "{codes:?}");
-    assert!(codes.iter().filter(|code| **code == -32600).count() >= 2, "{codes:?}");
+    assert_eq!(codes.iter().filter(|code| **code == -32600).count(), 3, "{codes:?}");
     let host = host.quit().await;
     assert!(!host.stderr().is_empty());
 }

@@ -3,9 +3,16 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests; clippy knows only the test functions themselves")]
 
+mod a_minute;
+mod architecture;
 mod bind;
+mod cli;
+mod disk;
 mod field;
+mod killed;
 mod lifecycle;
 mod posting;
+mod recorded;
 mod records;
+mod sign_in;
 mod support;

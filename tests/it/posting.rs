@@ -19,7 +19,8 @@ async fn derived_post_ids() {
     let mut settled = Vec::new();
     // The same request in two runs: sent twice under one id, which the service takes once.
     for run in ["r1", "r2"] {
-        let params = json!({"record": record, "run": {"id": run}, "caller": "user-1", "requestId": "q1", "text": "你好"});
+        let params =
+            json!({"record": record, "run": {"id": run}, "caller": "user-1", "requestId": "q1", "text": "你好"});
         host.call("session/post", params).await.unwrap();
         settled.push(host.settle(run).await["result"].clone());
     }
@@ -159,7 +160,9 @@ async fn post4_a_refusal_and_a_signed_out_account_say_that_nothing_was_posted() 
     host.call("resource/signOut", json!({})).await.unwrap();
     host.until("the withdrawal", |host| host.records.is_empty()).await;
     assert_eq!(host.withdrawn, [(record.clone(), "signedOut".to_owned())]);
-    assert!(!bench.auth_file().exists() || !std::fs::read_to_string(bench.auth_file()).unwrap().contains("accessToken"));
+    assert!(
+        !bench.auth_file().exists() || !std::fs::read_to_string(bench.auth_file()).unwrap().contains("accessToken")
+    );
     host.quit().await;
     assert!(control.received_messages().is_empty());
 }

@@ -272,7 +272,10 @@ async fn h10_the_list_of_bots_is_followed() {
     assert_eq!(
         kind(
             &host
-                .call("session/post", json!({"record": a, "run": {"id": "r"}, "caller": "c", "requestId": "q", "text": "x"}))
+                .call(
+                    "session/post",
+                    json!({"record": a, "run": {"id": "r"}, "caller": "c", "requestId": "q", "text": "x"})
+                )
                 .await
         ),
         "record_not_found"
@@ -327,7 +330,7 @@ async fn h18_an_activity_is_no_message_and_never_moves_the_head() {
     control.set_live("a", "", None);
     host.until("the activity is gone", |host| host.activity(&record).is_none()).await;
     let last = host.log.iter().rfind(|message| message["method"] == "session/activity").unwrap();
-    assert_eq!(last["params"]["_meta"]["grok-bot"]["turnFailed"]["code"], "TIMEOUT", "{last}");
+    assert!(last["params"]["_meta"]["grok-bot"]["turnFailed"]["code"].as_str().unwrap().ends_with("TIMEOUT"), "{last}");
     assert_eq!(host.head(&record).as_deref(), Some("1:1"));
     host.quit().await;
 }

@@ -24,7 +24,14 @@ async fn h7_h8_the_link_its_confirmation_and_its_cancellation() {
     let link = host.call("resource/signIn", json!({})).await.unwrap();
     assert_eq!(host.call("resource/signIn", json!({})).await.unwrap(), link, "the same link while it is pending");
     let url = link["url"].as_str().unwrap().to_owned();
-    for part in ["/loginDeepControl?", "mode=login", "redirectTarget=sand", "supportsSelectedTeamLogin=true", "challenge=", "uuid="] {
+    for part in [
+        "/loginDeepControl?",
+        "mode=login",
+        "redirectTarget=sand",
+        "supportsSelectedTeamLogin=true",
+        "challenge=",
+        "uuid=",
+    ] {
         assert!(url.contains(part), "{url}");
     }
     host.until("confirming", |host| host.status["state"] == "confirming").await;
@@ -137,7 +144,7 @@ async fn h9_another_account_takes_the_records_of_the_old_one_away() {
     assert_eq!(host.withdrawn, [(record.clone(), "account".to_owned())]);
     assert_eq!(kind(&host.read(&record, json!({})).await), "record_not_found");
     host.until("the new page", |host| host.status["items"].as_array().is_some_and(|items| items.len() == 1)).await;
-    assert_eq!(host.status["account"], json!({"id": digest("2002"), "name": "Other"}));
+    assert_eq!(host.status["account"], json!({"id": digest("2002"), "name": "Other Person"}));
     // And back: the same ids, from the same index.
     bench.control.sign_in_as(Account::default());
     let link = host.call("resource/signIn", json!({})).await.unwrap();

@@ -86,11 +86,6 @@ impl Bench {
         self.secrets.extend(tokens.into_iter().flatten());
     }
 
-    /// One more thing that no output may hold.
-    pub(crate) fn secret(&mut self, secret: &str) {
-        self.secrets.push(secret.to_owned());
-    }
-
     /// The data folder.
     pub(crate) fn data(&self) -> PathBuf {
         self.folder.path().join("data")
