@@ -14,5 +14,6 @@ mod lifecycle;
 mod posting;
 mod recorded;
 mod records;
+mod rough;
 mod sign_in;
 mod support;
