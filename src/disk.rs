@@ -206,15 +206,7 @@ impl Lock {
     /// Where the file can't be opened or its file system has no locks.
     pub fn try_acquire(path: &Path) -> Result<Option<Self>, DiskError> {
         loop {
-            let file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(FILE_MODE)
-                .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
-                .open(path)
-                .map_err(|error| refused_open(path, error))?;
+            let file = open_lock(path)?;
             let found = file.metadata().map_err(DiskError::io("look at", path))?;
             if !found.is_file() {
                 return Err(DiskError::NotAFile(path.to_owned()));
@@ -292,6 +284,24 @@ fn narrow(file: &File, found: &std::fs::Metadata, path: &Path, mode: u32) -> Res
     }
     tracing::warn!(path = %path.display(), "narrowed a mode that let others in");
     Ok(())
+}
+
+/// Opens a lock's file, creating it where it isn't there. In a folder that can't be written the file of an earlier time does: locking writes nothing.
+fn open_lock(path: &Path) -> Result<File, DiskError> {
+    let options = |write: bool| {
+        let mut options = OpenOptions::new();
+        options.read(true).write(write).create(write).truncate(false).mode(FILE_MODE);
+        options.custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits());
+        options
+    };
+    let opened = match options(true).open(path) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied) => {
+            // The first error says more where there is no file either.
+            options(false).open(path).map_err(|_| error)
+        }
+        opened => opened,
+    };
+    opened.map_err(|error| refused_open(path, error))
 }
 
 fn refused_open(path: &Path, error: io::Error) -> DiskError {

@@ -177,6 +177,8 @@ pub struct Quirks {
     pub ignore_limit: bool,
     /// A list answer ignores `beforeSeq`.
     pub ignore_before_seq: bool,
+    /// A list answer holds no more rows than this, whatever was asked for; 0 is no cap of its own.
+    pub list_cap: u32,
     /// A list answer and a `rows` frame have no generation.
     pub no_generation: bool,
     /// What becomes of echoes.

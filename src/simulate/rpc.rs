@@ -107,7 +107,9 @@ fn entries(world: &mut World, owner: &str, asked: &Asked) -> Result<Value, Refus
         limit => limit.min(MAX_LIST),
     };
     let quirks = world.quirks;
-    let limit = if quirks.ignore_limit { usize::MAX } else { usize::try_from(limit).unwrap_or(usize::MAX) };
+    let limit = if quirks.ignore_limit { u64::MAX } else { limit };
+    let limit = if quirks.list_cap == 0 { limit } else { limit.min(quirks.list_cap.into()) };
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let before = asked.long("beforeSeq")?.filter(|_| !quirks.ignore_before_seq);
     let (mut rows, generation) = world
         .transcript(&agent, session)

@@ -1,0 +1,19 @@
+//! The real binary, end to end: against the simulated service over real sockets, with a host on the other side that holds every line against the
+//! committed schemas. One test binary, so that it links once.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests; clippy knows only the test functions themselves")]
+
+mod a_minute;
+mod architecture;
+mod bind;
+mod cli;
+mod disk;
+mod field;
+mod killed;
+mod lifecycle;
+mod posting;
+mod recorded;
+mod records;
+mod rough;
+mod sign_in;
+mod support;
