@@ -1,0 +1,144 @@
+// The records: which there are, what their Bots are doing, what is unread since they were last looked at.
+
+import { isAfter, sameLife } from "./cursor.js";
+
+/** As many unread messages are counted. */
+const COUNTED = 99;
+const SEEN = "coda-grok-bot.seen";
+
+export class Roster {
+  /** `storage` is one like localStorage; `onChange(id)` is told of every change, null for the list as a whole. */
+  constructor({ request, storage, onChange }) {
+    Object.assign(this, { request, storage, onChange });
+    /** By id, in the order in which they came. */
+    this.records = new Map();
+    /** The record that is being looked at. */
+    this.open = null;
+    try {
+      this.seen = JSON.parse(storage.getItem(SEEN) ?? "{}");
+    } catch {
+      this.seen = {};
+    }
+  }
+
+  /** All at once, after a connection: what isn't among them is gone. */
+  replace(records) {
+    const ids = new Set(records.map(({ id }) => id));
+    for (const id of this.records.keys()) if (!ids.has(id)) this.records.delete(id);
+    for (const record of records) this.put(record);
+    this.onChange(null);
+  }
+
+  /** `records/put`. */
+  put(record) {
+    const known = this.records.get(record.id);
+    const row = { unread: 0, preview: null, counting: false, countAgain: false, failure: null, ...known, ...record };
+    // Absent: it does nothing now.
+    row.activity = record.activity ?? null;
+    this.records.set(record.id, row);
+    this.onChange(record.id);
+    if (record.head !== null) this.headMoved(record.id, record.head);
+  }
+
+  /** `records/withdrawn`; gives the row that was. */
+  withdraw(id) {
+    const row = this.records.get(id);
+    this.records.delete(id);
+    this.onChange(null);
+    return row;
+  }
+
+  clear() {
+    this.records.clear();
+    this.onChange(null);
+  }
+
+  /** `session/activity`. */
+  setActivity(id, activity, failure) {
+    const row = this.records.get(id);
+    if (row === undefined) return;
+    row.activity = activity;
+    row.failure = activity === null ? (failure ?? null) : null;
+    this.onChange(id);
+  }
+
+  /** `session/head`. */
+  headMoved(id, head) {
+    const row = this.records.get(id);
+    if (row === undefined) return;
+    row.head = head;
+    if (head === null) {
+      row.unread = 0;
+      row.preview = null;
+      this.onChange(id);
+      return;
+    }
+    const seen = this.seen[id];
+    // Never looked at, or another life of the history: what is there now is no news.
+    if (seen === undefined || !sameLife(seen, head)) this.markSeen(id, head);
+    this.count(row);
+  }
+
+  /** The person has seen everything up to this cursor. */
+  markSeen(id, cursor) {
+    const before = this.seen[id];
+    if (before !== undefined && sameLife(before, cursor) && !isAfter(cursor, before)) return;
+    this.seen[id] = cursor;
+    try {
+      this.storage.setItem(SEEN, JSON.stringify(this.seen));
+    } catch {
+      // Not remembered over a reload.
+    }
+    const row = this.records.get(id);
+    if (row?.unread > 0) {
+      row.unread = 0;
+      this.onChange(id);
+    }
+  }
+
+  /** Reads the newest page of a record for its preview and its count; one read at a time for each record. */
+  async count(row) {
+    if (row.counting) {
+      row.countAgain = true;
+      return;
+    }
+    row.counting = true;
+    do {
+      row.countAgain = false;
+      await this.countOnce(row.id);
+    } while (row.countAgain);
+    row.counting = false;
+  }
+
+  async countOnce(id) {
+    let page;
+    try {
+      page = await this.request("session/read", { record: id, limit: COUNTED });
+    } catch {
+      return; // Not ready, reset or gone: the next head brings it again.
+    }
+    const row = this.records.get(id);
+    if (row === undefined) return;
+    const self = selfOf(row);
+    const seen = this.seen[id] ?? null;
+    const news = page.messages.filter(({ cursor, from, about }) => from !== self && about === undefined && isNews(cursor, seen));
+    row.unread = id === this.open ? 0 : news.length;
+    const last = page.messages.findLast(({ about }) => about?.change !== "delete");
+    row.preview = last === undefined ? null : { own: last.from === self, text: last.text };
+    this.onChange(id);
+  }
+}
+
+function isNews(cursor, seen) {
+  return seen === null || (sameLife(cursor, seen) && isAfter(cursor, seen));
+}
+
+/** The participant id of the person. */
+export function selfOf(record) {
+  return record.participants.find((participant) => participant.self)?.id;
+}
+
+/** The name of a participant. */
+export function nameOf(record, id) {
+  return record.participants.find((participant) => participant.id === id)?.name ?? id;
+}

@@ -1,0 +1,223 @@
+// A list of rows of unknown height of which only the visible part is in the document, newest at the bottom.
+//
+// The browser's own scroll anchoring is off: rows come, change and go above what is being read, and the row that is being read must not move. So before
+// each change the first visible row is remembered with its place on the screen, and put back there after it, by measuring the document and not by sums of
+// guessed heights.
+
+import { h } from "./dom.js";
+
+/** How far beyond the visible part rows are drawn, in pixels. */
+const BEYOND = 800;
+/** How near to the bottom counts as at the bottom. */
+const BOTTOM = 40;
+/** A row that was never measured. */
+const GUESS = 90;
+/** Guesses settle within a round or two; the limit keeps a surprise from becoming a loop. */
+const ROUNDS = 6;
+
+export class VirtualList {
+  /**
+   * `signature(item, before)` says what a row shows, so that it is drawn anew only when that changes; `draw(item, before, row)` fills a row. An item keeps
+   * its measured height in `height`. `onView({atBottom, nearTop})` is told after every change of what is seen.
+   */
+  constructor(scroller, { signature, draw, onView }) {
+    Object.assign(this, { scroller, signature, draw, onView });
+    this.items = [];
+    /** Rows in the document by key. */
+    this.rows = new Map();
+    this.first = 0;
+    this.last = 0;
+    /** The newest row stays in sight while new ones come. */
+    this.pinned = true;
+    this.above = h("div", { class: "spacer", "aria-hidden": "true" });
+    this.below = h("div", { class: "spacer", "aria-hidden": "true" });
+    scroller.append(this.above, this.below);
+    scroller.addEventListener("scroll", () => this.scrolled(), { passive: true });
+    this.width = 0;
+    this.observer = new ResizeObserver(() => this.resized());
+    this.observer.observe(scroller);
+  }
+
+  /** Other items, or items that changed. */
+  set(items) {
+    const anchor = this.anchor(new Set(items));
+    this.items = items;
+    this.update(anchor);
+  }
+
+  /** Another list altogether, seen from its end. */
+  restart(items) {
+    this.pinned = true;
+    for (const { row } of this.rows.values()) this.drop(row);
+    this.rows.clear();
+    this.items = items;
+    this.update(null);
+  }
+
+  toBottom() {
+    this.pinned = true;
+    this.update(null);
+  }
+
+  /** Brings an item into sight; gives its row. */
+  show(item) {
+    const index = this.items.indexOf(item);
+    if (index < 0) return null;
+    this.pinned = false;
+    const top = this.scroller.clientHeight / 3;
+    this.update({ item, offset: top });
+    return this.rows.get(item.key).row;
+  }
+
+  scrolled() {
+    const { scrollTop, scrollHeight, clientHeight } = this.scroller;
+    this.pinned = scrollHeight - scrollTop - clientHeight < BOTTOM;
+    this.update(this.anchor());
+  }
+
+  resized() {
+    const width = this.scroller.clientWidth;
+    if (width !== this.width) {
+      this.width = width;
+      for (const item of this.items) item.height = undefined;
+    }
+    this.update(this.anchor());
+  }
+
+  /** The first row that is seen and stays, and where on the screen what it says begins. */
+  anchor(staying) {
+    if (this.pinned) return null;
+    const { top, bottom } = this.scroller.getBoundingClientRect();
+    for (let index = this.first; index < this.last; index += 1) {
+      const item = this.items[index];
+      // The line above the oldest message stays at the top whatever comes below it.
+      if (item.floating || (staying !== undefined && !staying.has(item))) continue;
+      const box = mark(this.rows.get(item.key).row).getBoundingClientRect();
+      if (box.bottom > top && box.top < bottom) return { item, offset: box.top - top };
+    }
+    return null;
+  }
+
+  update(anchor) {
+    if (this.scroller.clientHeight === 0) return; // Not shown.
+    for (let round = 0; round < ROUNDS; round += 1) {
+      const [first, last] = this.range(anchor);
+      const same = first === this.first && last === this.last;
+      this.render(first, last);
+      this.measure();
+      this.restore(anchor);
+      if (same && round > 0) break;
+    }
+    this.onView({ atBottom: this.pinned, nearTop: this.first < 10 });
+  }
+
+  /** Which items are to be drawn. */
+  range(anchor) {
+    const { items } = this;
+    const view = this.scroller.clientHeight;
+    let first;
+    let room;
+    if (this.pinned) {
+      first = items.length;
+      room = view + BEYOND;
+    } else if (anchor !== null) {
+      first = items.indexOf(anchor.item, Math.max(0, Math.min(this.first, items.length - 1)));
+      if (first < 0) first = items.indexOf(anchor.item);
+      room = anchor.offset + BEYOND;
+    } else {
+      // Far from what is drawn: by the sum of heights.
+      const top = this.scroller.scrollTop;
+      let sum = 0;
+      first = 0;
+      while (first < items.length - 1 && sum + heightOf(items[first]) < top) sum += heightOf(items[first++]);
+      room = BEYOND + top - sum;
+    }
+    let last = first;
+    let below = this.pinned ? 0 : view + BEYOND - (anchor?.offset ?? 0);
+    while (first > 0 && room > 0) room -= heightOf(items[--first]);
+    while (last < items.length && below > 0) below -= heightOf(items[last++]);
+    return [first, last];
+  }
+
+  render(first, last) {
+    const focused = document.activeElement;
+    const kept = new Set();
+    let next = this.above.nextSibling;
+    for (let index = first; index < last; index += 1) {
+      const item = this.items[index];
+      const before = this.items[index - 1];
+      const signature = this.signature(item, before);
+      let drawn = this.rows.get(item.key);
+      if (drawn === undefined) {
+        drawn = { row: h("div", { class: "row" }), signature: null };
+        this.rows.set(item.key, drawn);
+        this.observer.observe(drawn.row);
+      }
+      kept.add(item.key);
+      if (drawn.signature !== signature) {
+        drawn.signature = signature;
+        this.redraw(drawn.row, item, before);
+      }
+      drawn.row.dataset.index = index;
+      if (drawn.row === next) next = next.nextSibling;
+      else this.scroller.insertBefore(drawn.row, next);
+    }
+    for (const [key, { row }] of this.rows) {
+      if (kept.has(key)) continue;
+      // The keyboard must not be lost with the row that had it.
+      if (row.contains(focused)) this.scroller.focus({ preventScroll: true });
+      this.drop(row);
+      this.rows.delete(key);
+    }
+    this.first = first;
+    this.last = last;
+  }
+
+  /** Fills a row; what had the focus in it has it again. */
+  redraw(row, item, before) {
+    const focus = row.contains(document.activeElement) ? document.activeElement.dataset.focus : undefined;
+    row.replaceChildren(...this.draw(item, before));
+    if (focus === undefined) return;
+    const again = [...row.querySelectorAll("[data-focus]")].find((element) => element.dataset.focus === focus);
+    (again ?? this.scroller).focus({ preventScroll: true });
+  }
+
+  drop(row) {
+    this.observer.unobserve(row);
+    row.remove();
+  }
+
+  measure() {
+    for (let index = this.first; index < this.last; index += 1) {
+      const item = this.items[index];
+      item.height = this.rows.get(item.key).row.getBoundingClientRect().height;
+    }
+    let above = 0;
+    let below = 0;
+    for (let index = 0; index < this.first; index += 1) above += heightOf(this.items[index]);
+    for (let index = this.last; index < this.items.length; index += 1) below += heightOf(this.items[index]);
+    this.above.style.height = `${above}px`;
+    this.below.style.height = `${below}px`;
+  }
+
+  restore(anchor) {
+    const { scroller } = this;
+    if (this.pinned) {
+      scroller.scrollTop = scroller.scrollHeight;
+    } else if (anchor !== null) {
+      const drawn = this.rows.get(anchor.item.key);
+      if (drawn === undefined) return;
+      const now = mark(drawn.row).getBoundingClientRect().top - scroller.getBoundingClientRect().top;
+      if (Math.abs(now - anchor.offset) >= 0.5) scroller.scrollTop += now - anchor.offset;
+    }
+  }
+}
+
+/** What a row says, below a day line that may come and go. */
+function mark(row) {
+  return row.lastElementChild ?? row;
+}
+
+function heightOf(item) {
+  return item.height ?? GUESS;
+}
