@@ -13,7 +13,7 @@ export async function launch() {
 export async function openPage(browser, link, options = {}) {
   const context = await browser.newContext({ locale: "zh-CN", viewport: { width: 1100, height: 760 }, ...options });
   const page = await context.newPage();
-  page.setDefaultTimeout(15_000);
+  page.setDefaultTimeout(40_000);
   const problems = [];
   page.on("pageerror", (error) => problems.push(String(error)));
   page.on("console", (message) => {

@@ -56,7 +56,7 @@ export class EntryView {
     const marks = [];
     if (entry.edited && !entry.deleted) marks.push(this.editedMark(entry));
     if (posts.sentIds.has(entry.key)) marks.push(h("span", { class: "state" }, `✓ ${t("sent")}`));
-    const label = `${name}：${entry.deleted ? t("deleted") : summary(entry.text, 40)}`;
+    const label = `${name}：${entry.deleted ? t("deleted") : summary(said(entry), 40)}`;
     return h(
       "article",
       {
@@ -67,11 +67,10 @@ export class EntryView {
         "aria-label": label,
         tabindex: "-1",
       },
-      h("header", null, h("bdi", { class: "name" }, name), " ", this.time(this.at(entry)), " ", ...marks),
+      h("header", null, h("bdi", { class: "name" }, name), " ", this.time(this.at(entry)), " ", ...marks, entry.deleted ? null : this.tools(entry, name)),
       this.quote(entry),
       h("div", { class: "body" }, ...this.body(entry)),
-      entry.open && entry.edited ? this.earlier(entry) : null,
-      entry.deleted ? null : this.tools(entry, name),
+      entry.open && entry.edited && !entry.deleted ? this.earlier(entry) : null,
     );
   }
 
@@ -132,7 +131,7 @@ export class EntryView {
   quoted(text, entry) {
     const { conversation } = this.context();
     const name = conversation.isOwn(entry) ? t("you") : this.name(entry.first.from);
-    return t(text, name, entry.deleted ? t("deleted") : summary(entry.text, 60));
+    return t(text, name, entry.deleted ? t("deleted") : summary(said(entry), 60));
   }
 
   tools(entry, name) {
@@ -146,7 +145,7 @@ export class EntryView {
           type: "button",
           class: "quiet",
           "data-focus": "reply",
-          "aria-label": t("replyLabel", name, summary(entry.text, 30)),
+          "aria-label": t("replyLabel", name, summary(said(entry), 30)),
           onclick: reply,
         },
         t("reply"),
@@ -182,14 +181,14 @@ export class EntryView {
         h("bdi", null, option.label),
       );
     });
-    const said = [];
-    if (chosen !== null) said.push(h("p", { class: "state" }, `✓ ${t("chosen", chosen.label)}`));
-    else if (waiting) said.push(h("p", { class: "state" }, t("choosing")));
+    const under = [];
+    if (chosen !== null) under.push(h("p", { class: "state" }, `✓ ${t("chosen", chosen.label)}`));
+    else if (waiting) under.push(h("p", { class: "state" }, t("choosing")));
     else if (answer !== undefined) {
-      said.push(h("p", { class: "problem" }, withLocalTimes(answer.message || t("notConnected"))));
-      if (answer.state === "unknown") said.push(h("p", { class: "hint" }, t("unknownHint")));
+      under.push(h("p", { class: "problem" }, withLocalTimes(answer.message || t("notConnected"))));
+      if (answer.state === "unknown") under.push(h("p", { class: "hint" }, t("unknownHint")));
     }
-    return [render(question(entry.text, options)), h("div", { class: "options", role: "group", "aria-label": t("options") }, ...buttons), ...said];
+    return [render(question(entry.text, options)), h("div", { class: "options", role: "group", "aria-label": t("options") }, ...buttons), ...under];
   }
 
   post(post) {
@@ -214,6 +213,11 @@ export class EntryView {
         : null,
     );
   }
+}
+
+/** What a message says in short: a question without its options. */
+function said(entry) {
+  return entry.meta?.widget?.prompt ?? entry.text;
 }
 
 /** A widget's text without the options at its end: they are buttons. */

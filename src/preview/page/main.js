@@ -61,7 +61,7 @@ class App {
       location.reload();
     };
     this.badge = h("span", { class: "badge", title: t("demoHint"), hidden: true }, t("demo"));
-    this.pick = h("p", { class: "pick hint" }, t("pick"));
+    this.pick = h("p", { class: "pick hint", hidden: true }, t("pick"));
     const skip = h("a", { class: "skip", href: "#composer-text" }, t("skip"));
     // Following it would replace the key in the address.
     skip.addEventListener("click", (event) => {
@@ -167,7 +167,9 @@ class App {
   drawBots() {
     const status = this.resource.status?.state;
     const settled = this.settled && (status === "signedIn" || status === "signInAgain");
-    this.bots.element.hidden = status === "signedOut" && this.roster.records.size === 0;
+    const nobody = !settled && this.roster.records.size === 0;
+    this.bots.element.hidden = nobody;
+    this.pick.hidden = nobody || this.roster.open !== null;
     this.bots.set(this.roster.records, this.roster.open, settled);
   }
 
@@ -176,7 +178,6 @@ class App {
     if (narrow.matches && this.roster.open === null) history.pushState({ conversation: true }, "");
     this.roster.open = id;
     document.body.classList.add("reading");
-    this.pick.hidden = true;
     this.conversation.open(record);
     this.recordChanged(null);
     // On a phone the keyboard would cover what was opened.
@@ -195,7 +196,6 @@ class App {
     if (open === null) return;
     this.roster.open = null;
     this.conversation.close();
-    this.pick.hidden = false;
     document.body.classList.remove("reading");
     this.drawBots();
     this.bots.rows.get(open)?.choose.focus();

@@ -4,6 +4,7 @@ import { Conversation } from "./conversation.js";
 import { isAfter, sameLife } from "./cursor.js";
 
 const PAGE = 100;
+const OLDER_PAGE = 200;
 const BIG_PAGE = 500;
 /** While a record can't be read yet: it is told when it has a head, but an empty one never has. */
 const RETRY = 700;
@@ -48,7 +49,7 @@ export class Reader {
     this.readingOlder = true;
     const life = this.life;
     this.onChange(this, { fresh: [], live: false });
-    const page = await this.read({ before: this.conversation.oldest, limit: PAGE }, life);
+    const page = await this.read({ before: this.conversation.oldest, limit: OLDER_PAGE }, life);
     if (page === null) return;
     this.readingOlder = false;
     this.conversation.moreBefore = page.hasMore.before;

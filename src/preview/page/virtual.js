@@ -40,9 +40,9 @@ export class VirtualList {
 
   /** Other items, or items that changed. */
   set(items) {
-    const anchor = this.anchor(new Set(items));
+    const anchors = this.anchors();
     this.items = items;
-    this.update(anchor);
+    this.update(anchors.find(({ item }) => this.indexOf(item) >= 0) ?? null);
   }
 
   /** Another list altogether, seen from its end. */
@@ -61,8 +61,7 @@ export class VirtualList {
 
   /** Brings an item into sight; gives its row. */
   show(item) {
-    const index = this.items.indexOf(item);
-    if (index < 0) return null;
+    if (this.indexOf(item) < 0) return null;
     this.pinned = false;
     const top = this.scroller.clientHeight / 3;
     this.update({ item, offset: top });
@@ -72,7 +71,7 @@ export class VirtualList {
   scrolled() {
     const { scrollTop, scrollHeight, clientHeight } = this.scroller;
     this.pinned = scrollHeight - scrollTop - clientHeight < BOTTOM;
-    this.update(this.anchor());
+    this.update(this.anchors()[0] ?? null);
   }
 
   resized() {
@@ -81,21 +80,27 @@ export class VirtualList {
       this.width = width;
       for (const item of this.items) item.height = undefined;
     }
-    this.update(this.anchor());
+    this.update(this.anchors()[0] ?? null);
   }
 
-  /** The first row that is seen and stays, and where on the screen what it says begins. */
-  anchor(staying) {
-    if (this.pinned) return null;
+  /** The rows that are seen, and where on the screen what each says begins. None where the bottom is what stays. */
+  anchors() {
+    if (this.pinned) return [];
     const { top, bottom } = this.scroller.getBoundingClientRect();
-    for (let index = this.first; index < this.last; index += 1) {
-      const item = this.items[index];
+    const found = [];
+    for (const { row, item } of this.rows.values()) {
       // The line above the oldest message stays at the top whatever comes below it.
-      if (item.floating || (staying !== undefined && !staying.has(item))) continue;
-      const box = mark(this.rows.get(item.key).row).getBoundingClientRect();
-      if (box.bottom > top && box.top < bottom) return { item, offset: box.top - top };
+      if (item.floating) continue;
+      const box = mark(row).getBoundingClientRect();
+      if (box.bottom > top && box.top < bottom) found.push({ item, offset: box.top - top });
     }
-    return null;
+    return found.sort((a, b) => a.offset - b.offset);
+  }
+
+  /** Where an item stands; it is looked for where it says it stood first. */
+  indexOf(item) {
+    for (const guess of [item.index, item.index + 1]) if (this.items[guess] === item) return guess;
+    return this.items.indexOf(item);
   }
 
   update(anchor) {
@@ -121,8 +126,7 @@ export class VirtualList {
       first = items.length;
       room = view + BEYOND;
     } else if (anchor !== null) {
-      first = items.indexOf(anchor.item, Math.max(0, Math.min(this.first, items.length - 1)));
-      if (first < 0) first = items.indexOf(anchor.item);
+      first = this.indexOf(anchor.item);
       room = anchor.offset + BEYOND;
     } else {
       // Far from what is drawn: by the sum of heights.
@@ -149,11 +153,12 @@ export class VirtualList {
       const signature = this.signature(item, before);
       let drawn = this.rows.get(item.key);
       if (drawn === undefined) {
-        drawn = { row: h("div", { class: "row" }), signature: null };
+        drawn = { row: h("div", { class: "row" }), item, signature: null };
         this.rows.set(item.key, drawn);
         this.observer.observe(drawn.row);
       }
       kept.add(item.key);
+      drawn.item = item;
       if (drawn.signature !== signature) {
         drawn.signature = signature;
         this.redraw(drawn.row, item, before);
