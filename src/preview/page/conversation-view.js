@@ -95,9 +95,9 @@ export class ConversationView {
 
   /** The record changed: its title, what its Bot does. */
   update(record) {
-    const renamed = this.record.title !== record.title;
     this.record = record;
     const name = plainName(record.title);
+    const renamed = this.title.textContent !== name;
     say(this.title, name);
     this.element.setAttribute("aria-label", t("conversation", name));
     if (renamed) {

@@ -31,8 +31,9 @@ export class Roster {
 
   /** `records/put`. */
   put(record) {
-    const known = this.records.get(record.id);
-    const row = { unread: 0, preview: null, counting: false, countAgain: false, failure: null, ...known, ...record };
+    // The row stays the same object: a count that is under way goes on with it.
+    const row = this.records.get(record.id) ?? { unread: 0, preview: null, counting: false, countAgain: false, failure: null };
+    Object.assign(row, record);
     // Absent: it does nothing now.
     row.activity = record.activity ?? null;
     this.records.set(record.id, row);
