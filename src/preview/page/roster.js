@@ -1,5 +1,6 @@
 // The records: which there are, what their Bots are doing, what is unread since they were last looked at.
 
+import { Conversation } from "./conversation.js";
 import { isAfter, sameLife } from "./cursor.js";
 
 /** As many unread messages are counted. */
@@ -124,8 +125,10 @@ export class Roster {
     const seen = this.seen[id] ?? null;
     const news = page.messages.filter(({ cursor, from, about }) => from !== self && about === undefined && isNews(cursor, seen));
     row.unread = id === this.open ? 0 : news.length;
-    const last = page.messages.findLast(({ about }) => about?.change !== "delete");
-    row.preview = last === undefined ? null : { own: last.from === self, text: last.text };
+    const conversation = new Conversation(self);
+    conversation.add(page.messages);
+    const last = conversation.entries.findLast((entry) => !entry.deleted);
+    row.preview = last === undefined ? null : { own: conversation.isOwn(last), text: last.text };
     this.onChange(id);
   }
 }

@@ -144,8 +144,16 @@ export class VirtualList {
   }
 
   render(first, last) {
-    const focused = document.activeElement;
+    // What goes, goes first: a row that stays is then never moved, since moving an element takes its focus away.
     const kept = new Set();
+    for (let index = first; index < last; index += 1) kept.add(this.items[index].key);
+    for (const [key, { row }] of this.rows) {
+      if (kept.has(key)) continue;
+      // The keyboard must not be lost with the row that had it.
+      if (row.contains(document.activeElement)) this.scroller.focus({ preventScroll: true });
+      this.drop(row);
+      this.rows.delete(key);
+    }
     let next = this.above.nextSibling;
     for (let index = first; index < last; index += 1) {
       const item = this.items[index];
@@ -157,22 +165,13 @@ export class VirtualList {
         this.rows.set(item.key, drawn);
         this.observer.observe(drawn.row);
       }
-      kept.add(item.key);
       drawn.item = item;
       if (drawn.signature !== signature) {
         drawn.signature = signature;
         this.redraw(drawn.row, item, before);
       }
-      drawn.row.dataset.index = index;
       if (drawn.row === next) next = next.nextSibling;
       else this.scroller.insertBefore(drawn.row, next);
-    }
-    for (const [key, { row }] of this.rows) {
-      if (kept.has(key)) continue;
-      // The keyboard must not be lost with the row that had it.
-      if (row.contains(focused)) this.scroller.focus({ preventScroll: true });
-      this.drop(row);
-      this.rows.delete(key);
     }
     this.first = first;
     this.last = last;
