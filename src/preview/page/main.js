@@ -29,6 +29,7 @@ class App {
     this.bots = new BotsView({ onOpen: (id) => this.open(id), onBind: (id) => this.bind(id) });
     this.demo = false;
     this.settled = false;
+    this.leaving = false;
     this.drawing = false;
     this.conversation = new ConversationView({
       request: this.request,
@@ -100,8 +101,7 @@ class App {
       const [status, { records }] = await Promise.all([this.request("resource/status"), this.request("records/list")]);
       this.settled = true;
       this.resource.set(status);
-      this.roster.replace(records);
-      if (this.conversation.record !== null && !this.roster.records.has(this.conversation.record.id)) this.leave();
+      this.roster.replace(records, !restarted || status.state === "signedOut");
     } catch (error) {
       // A lost connection is told already; a folder that another provider holds is a reason to read.
       if (error instanceof RpcError) this.notices.tell(error.message);
@@ -145,7 +145,6 @@ class App {
 
   withdrawn({ record, reason }) {
     const row = this.roster.withdraw(record);
-    if (record === this.conversation.record?.id) this.leave();
     if (row === undefined) return;
     if (reason === "deleted") this.notices.tell(t("withdrawnDeleted", plainName(row.title)));
     if (reason === "account") this.notices.tell(t("withdrawnAccount"));
@@ -154,6 +153,7 @@ class App {
   recordChanged(id) {
     const open = this.conversation?.record;
     const row = open && this.roster.records.get(open.id);
+    if (open && !row) this.leave();
     if (row && (id === null || id === open.id)) this.conversation.update(row);
     // A hundred changes at once are drawn once.
     if (this.drawing) return;
@@ -186,12 +186,15 @@ class App {
 
   /** Back to the list. */
   leave() {
-    // The list is one step back in the history, where opening put it there.
-    if (history.state?.conversation) history.back();
+    // The list is one step back in the history, where opening put it there. A step back is taken later, and must be taken once.
+    if (this.leaving) return;
+    this.leaving = history.state?.conversation === true;
+    if (this.leaving) history.back();
     else this.showList();
   }
 
   showList() {
+    this.leaving = false;
     const { open } = this.roster;
     if (open === null) return;
     this.roster.open = null;

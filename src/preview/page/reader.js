@@ -62,7 +62,7 @@ export class Reader {
     const { newest } = this.conversation;
     if (newest !== null && !sameLife(head, newest)) return this.reset();
     if (this.head === null || !sameLife(head, this.head) || isAfter(head, this.head)) this.head = head;
-    if (this.state === "waiting") this.open();
+    if (this.state === "waiting") this.resume();
     else this.catchUp();
   }
 
@@ -70,7 +70,13 @@ export class Reader {
   reconnected() {
     this.readingNewer = this.readingOlder = false;
     this.life += 1;
-    if (this.state === "ready" && this.conversation.newest !== null) this.readNewer(true);
+    this.resume();
+  }
+
+  /** Goes on from what is held; from the newest page where that is nothing. */
+  resume() {
+    clearTimeout(this.timer);
+    if (this.conversation.newest !== null) this.readNewer(true);
     else this.open();
   }
 
@@ -88,6 +94,7 @@ export class Reader {
       const page = await this.read({ ...(newest !== null && { after: newest }), limit: BIG_PAGE }, life);
       if (page === null) return;
       if (page.head !== null && isAfter(page.head, this.head)) this.head = page.head;
+      this.state = "ready";
       this.take(page, { live: true });
       again = page.hasMore.after;
       // A head that no message carries is followed no further.
@@ -111,9 +118,12 @@ export class Reader {
 
   failed(error) {
     switch (error.kind) {
+      // A provider that has just been started doesn't know its records yet, or hasn't read their histories.
       case "not_ready":
+      case "record_not_found":
+        clearTimeout(this.timer);
         this.set("waiting");
-        this.timer = setTimeout(() => this.open(), RETRY);
+        this.timer = setTimeout(() => this.resume(), RETRY);
         break;
       case "history_reset":
         this.reset();

@@ -5,6 +5,8 @@ import { isAfter, sameLife } from "./cursor.js";
 
 /** As many unread messages are counted. */
 const COUNTED = 99;
+/** So long after a record was told, the others would have been told, too. */
+const SETTLED = 3_000;
 const SEEN = "coda-grok-bot.seen";
 
 export class Roster {
@@ -22,24 +24,43 @@ export class Roster {
     }
   }
 
-  /** All at once, after a connection: what isn't among them is gone. */
-  replace(records) {
-    const ids = new Set(records.map(({ id }) => id));
-    for (const id of this.records.keys()) if (!ids.has(id)) this.records.delete(id);
+  /**
+   * The records after a connection was made. A provider that has just been started tells them one by one as it learns of them, so what isn't among
+   * them stays until others have been told for a while.
+   */
+  replace(records, complete) {
+    for (const row of this.records.values()) row.stale = true;
     for (const record of records) this.put(record);
+    if (complete) this.sweep();
+    else if (records.length > 0) this.sweepLater();
     this.onChange(null);
+  }
+
+  /** Removes what the provider of this connection hasn't told. */
+  sweep() {
+    clearTimeout(this.timer);
+    this.timer = null;
+    for (const [id, row] of this.records) if (row.stale) this.records.delete(id);
+    this.onChange(null);
+  }
+
+  sweepLater() {
+    if (![...this.records.values()].some((row) => row.stale)) return;
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.sweep(), SETTLED);
   }
 
   /** `records/put`. */
   put(record) {
     // The row stays the same object: a count that is under way goes on with it.
     const row = this.records.get(record.id) ?? { unread: 0, preview: null, counting: false, countAgain: false, failure: null };
-    Object.assign(row, record);
+    Object.assign(row, record, { stale: false });
     // Absent: it does nothing now.
     row.activity = record.activity ?? null;
     this.records.set(record.id, row);
     this.onChange(record.id);
     if (record.head !== null) this.headMoved(record.id, record.head);
+    this.sweepLater();
   }
 
   /** `records/withdrawn`; gives the row that was. */
@@ -48,11 +69,6 @@ export class Roster {
     this.records.delete(id);
     this.onChange(null);
     return row;
-  }
-
-  clear() {
-    this.records.clear();
-    this.onChange(null);
   }
 
   /** `session/activity`. */

@@ -95,21 +95,56 @@ test("a page whose key is no longer the right one says which link to open", asyn
 
 test("a link without its key says so and asks for nothing", async (t) => {
   const { provider, page } = await start(t);
-  const before = provider.requests.length;
   await page.goto("about:blank");
+  await until(() => provider.sockets.size === 0);
+  const before = provider.requests.length;
   await page.goto(`${provider.origin}/`);
   await page.getByText("链接不完整").waitFor();
   assert.equal(provider.requests.length, before);
 });
 
-test("a Bot that goes while it is looked at leaves the list behind, and says so", async (t) => {
-  const { provider, page } = await start(t, (provider) => {
-    provider.bot("小艾").say("一");
-    provider.bot("Scout").say("two");
-  });
+for (const [size, options] of [["wide", {}], ["phone", { viewport: { width: 360, height: 700 } }]]) test(`a Bot that goes while it is looked at leads back to the list, and says so, ${size}`, async (t) => {
+  const { provider, page } = await start(
+    t,
+    (provider) => {
+      provider.bot("小艾").say("一");
+      provider.bot("Scout").say("two");
+    },
+    options,
+  );
   await openBot(page, "小艾");
   provider.withdraw(provider.bots[0]);
   await page.locator(".passing", { hasText: "「小艾」已被删除" }).waitFor();
   assert.deepEqual(await page.locator(".bot-title").allTextContents(), ["Scout"]);
-  await page.getByText("选择一个 Bot 开始聊天").waitFor();
+  await page.locator(".conversation").waitFor({ state: "hidden" });
+  await page.locator(".bot", { hasText: "Scout" }).click();
+  await article(page, "two").waitFor();
+});
+
+test("a provider that doesn't know its records yet after a restart loses no conversation", async (t) => {
+  const { provider, page } = await start(t, (provider) => {
+    provider.bot("小艾").fill(250);
+    provider.bot("删掉的").say("一");
+  });
+  await openBot(page, "小艾");
+  await article(page, "第 250 条").waitFor();
+  await page.evaluate(() => document.querySelector(".scroller").scrollBy(0, -3_000));
+  await page.getByRole("button", { name: "回到最新消息" }).waitFor();
+  const top = () => page.evaluate(() => document.querySelector(".scroller").scrollTop);
+  const before = await top();
+  await provider.kill();
+  await page.locator(".standing", { hasText: "连接断开" }).waitFor();
+  const [bot] = provider.bots;
+  provider.bots = [];
+  await provider.listen();
+  await page.locator(".passing", { hasText: "插件重新启动过" }).waitFor();
+  await until(() => asked(provider, "session/read").some(({ after }) => after !== undefined));
+  assert.deepEqual(await page.locator(".bot-title").allTextContents(), ["小艾", "删掉的"]);
+  provider.bots = [bot];
+  provider.notify("records/put", { record: bot.record() });
+  bot.say("之后的");
+  await page.getByRole("button", { name: "有新消息" }).waitFor();
+  assert.equal(await top(), before, "it is where it was");
+  // What isn't told any more goes by itself.
+  await page.locator(".bot", { hasText: "删掉的" }).waitFor({ state: "detached" });
 });
