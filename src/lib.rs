@@ -11,6 +11,7 @@ pub mod index;
 pub mod mirror;
 pub mod model;
 pub mod platform;
+pub mod preview;
 pub mod records;
 pub mod rpc;
 pub mod service;

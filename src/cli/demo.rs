@@ -229,10 +229,10 @@ fn settled(outcome: &Posted) {
 }
 
 /// A folder of its own for the demo's data, gone with it.
-struct Folder(PathBuf);
+pub(super) struct Folder(pub(super) PathBuf);
 
 impl Folder {
-    fn new() -> Result<Self, Problem> {
+    pub(super) fn new() -> Result<Self, Problem> {
         let path = std::env::temp_dir().join(format!("coda-grok-bot-demo-{}", uuid::Uuid::new_v4()));
         std::fs::create_dir(&path).map_err(|error| Problem::Failure(format!("无法创建临时目录：{error}。")))?;
         Ok(Self(path))

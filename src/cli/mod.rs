@@ -5,6 +5,7 @@
 mod bots;
 mod demo;
 mod doctor;
+mod preview;
 mod serve;
 mod sign_in;
 mod terminal;
@@ -55,6 +56,15 @@ enum Command {
         /// Dial a host instead: ws:// on loopback
         #[arg(long, value_name = "URL")]
         connect: Option<String>,
+    },
+    /// The provider with a page in the browser as its host
+    Preview {
+        /// Against the embedded simulated service: nothing needs an account
+        #[arg(long)]
+        demo: bool,
+        /// The page's port on 127.0.0.1 (0: the one of the last time, else any)
+        #[arg(long, default_value_t = 0)]
+        port: u16,
     },
     /// Sign in by a link
     SignIn {
@@ -111,6 +121,9 @@ enum Command {
         /// Its port on 127.0.0.1 (0: any)
         #[arg(long, default_value_t = 0)]
         port: u16,
+        /// The Bots only react: nothing happens by itself
+        #[arg(long)]
+        still: bool,
     },
     /// What works and what doesn't, with what to do
     Doctor {
@@ -189,6 +202,7 @@ async fn command(cli: Cli) -> Outcome {
     let config = || config(data_dir.clone(), None);
     match cli.command {
         Command::Serve { connect } => serve::serve(&config()?, connect).await,
+        Command::Preview { demo, port } => preview::preview(data_dir, demo, port).await,
         Command::SignIn { json } => sign_in::sign_in(&config()?, json).await,
         Command::SignOut { json } => sign_in::sign_out(&config()?, json).await,
         Command::Status { json } => sign_in::status(&config()?, json).await,
@@ -196,7 +210,7 @@ async fn command(cli: Cli) -> Outcome {
         Command::Read { bot, follow, limit, json } => bots::read(&config()?, &bot, follow, limit, json).await,
         Command::Post { bot, text, json } => bots::post(&config()?, &bot, &text, json).await,
         Command::Demo => demo::demo().await,
-        Command::Simulate { port } => serve::simulate(port).await,
+        Command::Simulate { port, still } => serve::simulate(port, still).await,
         Command::Doctor { json } => doctor::doctor(&config()?, json).await,
     }
 }

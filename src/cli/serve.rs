@@ -1,4 +1,4 @@
-//! `serve`, `preview`, `simulate`: what runs until it is told to stop.
+//! `serve`, `simulate`: what runs until it is told to stop.
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -53,8 +53,12 @@ pub(super) async fn serve(config: &Config, connect: Option<String>) -> Outcome {
     }
 }
 
-pub(super) async fn simulate(port: u16) -> Outcome {
-    let service = start(Options { port, ..Options::demo() }).await?;
+pub(super) async fn simulate(port: u16, still: bool) -> Outcome {
+    let mut options = Options { port, ..Options::demo() };
+    if let Some(behaviour) = options.behaviour.as_mut().filter(|_| still) {
+        behaviour.scenes = None;
+    }
+    let service = start(options).await?;
     terminal::say(&format!("GROK_BOT_BACKEND_URL={}", service.base_url()));
     terminal::say(&format!("GROK_BOT_WEBSITE_URL={}", service.website_url()));
     terminal::say(&format!("x-control-key: {}", service.control_key()));

@@ -1,0 +1,56 @@
+//! `preview`: the provider with a page in the browser as its host.
+
+use std::path::PathBuf;
+
+use tokio_util::sync::CancellationToken;
+
+use super::demo::Folder;
+use super::serve::{start, with_signals};
+use super::{Outcome, Problem, config, terminal};
+use crate::config::Config;
+use crate::preview::{BindError, Kept, Options, Preview};
+use crate::service::{IndexPlace, Provider, with_folder};
+use crate::simulate;
+
+pub(super) async fn preview(data_dir: Option<PathBuf>, demo: bool, port: u16) -> Outcome {
+    if !demo {
+        return run(&config(data_dir, None)?, false, port).await;
+    }
+    let service = start(simulate::Options::demo()).await?;
+    // A folder of its own, unless one is named: the demonstration's account and index are nobody's.
+    let own = if data_dir.is_none() { Some(Folder::new()?) } else { None };
+    let folder = data_dir.or_else(|| own.as_ref().map(|own| own.0.clone()));
+    let outcome = run(&config(folder, Some(&service))?, true, port).await;
+    service.stop().await;
+    outcome
+}
+
+async fn run(config: &Config, demo: bool, port: u16) -> Outcome {
+    config.create_data_dir().map_err(|error| Problem::Failure(format!("数据目录无法使用：{error}。")))?;
+    let provider = Provider::new(config, IndexPlace::Folder)?;
+    let mut kept = Kept::of(&config.data_dir);
+    let page = bind(&kept, demo, port).await?;
+    kept.keep(page.port());
+    if demo {
+        terminal::say("模拟服务和插件都在这里运行，不需要账号，也不会连接任何真实服务。");
+    }
+    terminal::say(&format!("在浏览器里打开：{}", page.link()));
+    terminal::say("链接里的钥匙只给你自己用。按 Ctrl+C 结束。");
+    let stop = CancellationToken::new();
+    let hosts = with_folder(provider, &config.data_dir, |gate| page.run(move || gate.clone().ready(), stop.clone()));
+    with_signals(stop.clone(), hosts).await.map_err(|unavailable| Problem::Failure(unavailable.message))
+}
+
+/// Listens on the port that was asked for; else on the one of the last time, where it is free, so that a page that is still open comes back.
+async fn bind(kept: &Kept, demo: bool, port: u16) -> Result<Preview, Problem> {
+    let options = |port| Options { port, key: kept.key.clone(), demo };
+    let failed = |error: BindError| {
+        Problem::Failure(format!("预览页无法在 127.0.0.1:{} 上启动：{}。", error.port, error.source))
+    };
+    if port == 0 && kept.port != 0 {
+        if let Ok(page) = Preview::bind(options(kept.port)).await {
+            return Ok(page);
+        }
+    }
+    Preview::bind(options(port)).await.map_err(failed)
+}
