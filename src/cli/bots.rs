@@ -80,7 +80,7 @@ async fn newest(
     }
 }
 
-/// Shows what comes after `place`, for ever.
+/// Shows what comes after `place`, until nobody reads it any more.
 async fn tail(handle: &Handle, feed: &mut Feed, view: &RecordView, mut place: Place, json: bool) -> Outcome {
     let record = &view.info.id;
     loop {
@@ -103,6 +103,9 @@ async fn tail(handle: &Handle, feed: &mut Feed, view: &RecordView, mut place: Pl
             }
             Err(ReadError::NotReady) => {}
             Err(ReadError::NotFound) => return Err(gone()),
+        }
+        if terminal::closed() {
+            return Ok(());
         }
         match feed.next().await {
             Notice::Activity { record: of, notice, .. } if of == *record && !json => {

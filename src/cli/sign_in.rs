@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Outcome, Problem, terminal};
 use crate::auth::{SignIn as _, SignInError, Standing};
@@ -18,6 +19,9 @@ pub(super) async fn sign_in(config: &Config, json: bool) -> Outcome {
     config.create_data_dir().map_err(|error| Problem::Failure(format!("数据目录无法使用：{error}。")))?;
     let edges = Edges::new(config)?;
     let attempt = edges.keeper.begin().map_err(|error| failed(&error))?;
+    // Listened for before the link is shown: who sees it can cancel.
+    let mut interrupt =
+        signal(SignalKind::interrupt()).map_err(|error| Problem::Failure(format!("无法接收 Ctrl-C：{error}。")))?;
     if json {
         let expires = terminal::time(attempt.expires_at);
         terminal::json(&json!({"state": "confirming", "url": attempt.url, "expiresAt": expires}));
@@ -44,7 +48,7 @@ pub(super) async fn sign_in(config: &Config, json: bool) -> Outcome {
         result = edges.keeper.redeem(&attempt) => result,
         result = countdown => result,
         // Dropping the poll stores nothing.
-        _ = tokio::signal::ctrl_c() => Err(SignInError::Superseded),
+        _ = interrupt.recv() => Err(SignInError::Superseded),
     };
     spinner.finish_and_clear();
     result.map_err(|error| failed(&error))?;

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use chrono::{DateTime, Local, SecondsFormat, Utc};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -10,9 +11,23 @@ use qrcode::{EcLevel, QrCode};
 
 use crate::model::Wall;
 
-/// One line of data. A closed pipe ends the output, not the program.
+/// Whether stdout was found closed: nobody reads any more.
+static CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// One line of data. A closed pipe ends the output, not the program: see [`closed`].
 pub(super) fn say(line: &str) {
-    let _ = writeln!(std::io::stdout().lock(), "{}", local_times(line));
+    write(&local_times(line));
+}
+
+fn write(line: &str) {
+    if writeln!(std::io::stdout().lock(), "{line}").is_err() {
+        CLOSED.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether nobody reads what is said any more. What would go on for ever ends then.
+pub(super) fn closed() -> bool {
+    CLOSED.load(Ordering::Relaxed)
 }
 
 /// One line for the person beside the data.
@@ -22,7 +37,7 @@ pub(super) fn complain(line: &str) {
 
 /// One JSON value on a line.
 pub(super) fn json(value: &serde_json::Value) {
-    let _ = writeln!(std::io::stdout().lock(), "{value}");
+    write(&value.to_string());
 }
 
 /// Writes each `<t:ISO 8601>` out in this machine's time zone; what can't be read as a time stays.

@@ -157,6 +157,7 @@ impl Watch {
         match roster {
             Ok(roster) => {
                 self.trouble.list = None;
+                self.list_backoff.reset();
                 if roster.skipped > 0 && self.once_an_hour(now.mono, "roster".to_owned()) {
                     tracing::warn!(
                         skipped = roster.skipped,
@@ -170,7 +171,12 @@ impl Watch {
                 self.listed = true;
                 self.apply_roster(roster.bots);
             }
-            Err(error) => self.failed_call(now, &error, "ListGrokBotAgents"),
+            Err(error) => {
+                self.failed_call(now, &error, "ListGrokBotAgents");
+                // Half a minute without the Bots is long where one answer got lost.
+                let wait = self.list_backoff.next(error.retry_after(), fastrand::f64());
+                self.roster_at = self.roster_at.min(now.mono.after(wait));
+            }
         }
         if self.list_again {
             self.list_bots(now);

@@ -114,6 +114,7 @@ pub struct Watch {
 
     roster_at: Mono,
     listing: bool,
+    list_backoff: Backoff,
     /// When the roster was asked for last.
     listed_at: Option<Mono>,
     list_again: bool,
@@ -222,6 +223,7 @@ impl Watch {
             sign_in_note: None,
             roster_at: Mono::default(),
             listing: false,
+            list_backoff: Backoff::new(Duration::from_secs(1), ROSTER_EVERY),
             listed_at: None,
             list_again: false,
             listed: false,

@@ -177,6 +177,18 @@ async fn read_follow_goes_on_beside_a_running_provider() {
 }
 
 #[tokio::test]
+async fn read_follow_ends_when_nobody_reads_it() {
+    let bench = Bench::with_bot().await;
+    bench.control.say("a", "e1", "一").unwrap();
+    let Running { mut child, mut lines } = Running::start(bench.command(&["read", "a", "--follow"]));
+    assert!(timeout(LIMIT, lines.next_line()).await.unwrap().unwrap().unwrap().contains("一"));
+    drop(lines);
+    bench.until("the stream", |control| control.open_streams() == 1).await;
+    bench.control.say("a", "e2", "二").unwrap();
+    assert_eq!(timeout(LIMIT, child.wait()).await.unwrap().unwrap().code(), Some(0));
+}
+
+#[tokio::test]
 async fn sign_in_status_and_sign_out() {
     let mut bench = Bench::new(Options { auto_confirm: Some(1), ..Options::default() }).await;
     let ran = bench.run(&["sign-in", "--json"]).await;

@@ -147,6 +147,29 @@ async fn a_corrupt_index_is_set_aside_with_a_warning() {
 }
 
 #[tokio::test]
+async fn an_index_that_another_process_holds_is_waited_for_and_not_set_aside() {
+    let bench = Bench::with_bot().await;
+    let control = &bench.control;
+    let record = bench.record("a");
+    control.say("a", "e1", "一").unwrap();
+    let mut host = bench.serve_ready().await;
+    host.reads_texts(&record, &["一"]).await;
+    let holder = rusqlite::Connection::open(bench.data().join(INDEX)).unwrap();
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    control.say("a", "e2", "二").unwrap();
+    host.until("the disk is named", |host| host.status["message"].is_string()).await;
+    host.reads_texts(&record, &["一"]).await;
+    holder.execute_batch("ROLLBACK").unwrap();
+    host.reads_texts(&record, &["一", "二"]).await;
+    host.until("all is well again", |host| host.status.get("message").is_none()).await;
+    host.quit().await;
+    let aside = std::fs::read_dir(bench.data())
+        .unwrap()
+        .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().contains(".bad-"));
+    assert_eq!(aside.count(), 0);
+}
+
+#[tokio::test]
 async fn a_file_of_the_old_plugin_goes_on_working_and_its_posts_are_left_alone() {
     let bench = Bench::with_bot().await;
     let posts = bench.data().join("posts.json");

@@ -90,7 +90,9 @@ async fn a15_killed_at_twenty_random_points() {
         lanes.spawn(async move {
             let mut random = fastrand::Rng::with_seed(lane);
             for round in 0..5 {
-                let point = Duration::from_millis(random.u64(0..2200));
+                // Anywhere; and every other time close to the moment at which the second of silence is over and the index is written.
+                let range = if round % 2 == 0 { 0..2200 } else { 950..1250 };
+                let point = Duration::from_millis(random.u64(range));
                 killed_at(point, &format!("lane {lane}, round {round}, {point:?}")).await;
             }
         });

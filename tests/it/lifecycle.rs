@@ -41,6 +41,26 @@ async fn h1_h2_stdout_carries_the_protocol_alone() {
 }
 
 #[tokio::test]
+async fn nothing_that_was_said_is_in_the_log() {
+    let bench = Bench::with_bot().await;
+    let control = &bench.control;
+    let record = bench.record("a");
+    control.say("a", "e1", "机器人的话").unwrap();
+    control.add("a", json!({"id": "e2", "kind": "message", "role": "user", "content": ["不是文字的话"]})).unwrap();
+    control.ask("a", "w1", "卡片的话", &[("选项的话", "")]).unwrap();
+    control.set_live("a", "", Some(coda_grok_bot::simulate::Live::thinking("思考的话")));
+    let mut host = bench.serve_ready().await;
+    control.fault(Fault::next("SendGrokBotUserMessage", Act::error("permission_denied")));
+    host.post(&record, "r1", "被拒绝的话").await;
+    host.post(&record, "r2", "人的话").await;
+    host.begin_post(&record, "r3", "选项的话", Some("1:w1")).await;
+    host.settle("r3").await;
+    let host = host.quit().await;
+    // Every text of this test ends in these two characters.
+    assert!(!host.stderr().contains("的话"), "{}", host.stderr());
+}
+
+#[tokio::test]
 async fn h5_initialize_comes_first_and_once() {
     let bench = Bench::with_bot().await;
     let mut host = bench.spawn();

@@ -82,10 +82,13 @@ async fn answers_that_are_no_answers_lose_nothing() {
     let control = &bench.control;
     let record = bench.record("a");
     control.say("a", "e1", "一").unwrap();
-    for method in ["GetMe", "ListGrokBotAgents", "ListGrokBotTranscriptEntries", "WatchGrokBotTranscripts"] {
-        for act in [Act::html(502), Act::garbage(), Act::Redirect { to: "http://127.0.0.1:9/".into() }] {
-            control.fault(Fault::next(method, act));
-        }
+    for (method, act) in [
+        ("GetMe", Act::html(502)),
+        ("ListGrokBotAgents", Act::garbage()),
+        ("ListGrokBotTranscriptEntries", Act::Redirect { to: "http://127.0.0.1:9/".into() }),
+        ("WatchGrokBotTranscripts", Act::html(200)),
+    ] {
+        control.fault(Fault::next(method, act));
     }
     let mut host = bench.serve().await;
     host.reads_texts(&record, &["一"]).await;

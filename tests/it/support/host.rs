@@ -164,6 +164,7 @@ impl Host {
     }
 
     /// Sends a request; its answer is taken with [`Self::answer`].
+    #[expect(clippy::needless_pass_by_value, reason = "written on the spot by every caller")]
     pub(crate) fn ask(&mut self, method: &str, params: Value) -> i64 {
         self.last += 1;
         self.asked.insert(self.last, method.to_owned());
@@ -206,7 +207,9 @@ impl Host {
             match timeout_at(deadline, self.from.recv()).await {
                 Ok(Some(line)) => self.fold(&line),
                 Ok(None) => panic!("the provider ended before: {what}\n{}", self.stderr()),
-                Err(_) => panic!("waited in vain for: {what}\n{:#?}\n{}", self.log.last(), self.stderr()),
+                Err(tokio::time::error::Elapsed { .. }) => {
+                    panic!("waited in vain for: {what}\n{:#?}\n{}", self.log.last(), self.stderr())
+                }
             }
         }
     }
@@ -277,12 +280,11 @@ impl Host {
             return;
         };
         let method = self.asked.remove(&id).unwrap_or_else(|| panic!("an answer to nothing: {message}"));
-        let answer = match message.get("error") {
-            Some(error) => Err(error.clone()),
-            None => {
-                schemas::check(&format!("{}.result", method.replace('/', ".")), &message["result"]);
-                Ok(message["result"].clone())
-            }
+        let answer = if let Some(error) = message.get("error") {
+            Err(error.clone())
+        } else {
+            schemas::check(&format!("{}.result", method.replace('/', ".")), &message["result"]);
+            Ok(message["result"].clone())
         };
         self.answers.insert(id, answer);
     }
@@ -381,6 +383,7 @@ impl Host {
 }
 
 impl Drop for Host {
+    #[expect(clippy::print_stderr, reason = "a failed test's own output")]
     fn drop(&mut self) {
         if std::thread::panicking() {
             // What the provider had to say is the first thing to look at.
