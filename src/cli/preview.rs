@@ -14,13 +14,13 @@ use crate::simulate;
 
 pub(super) async fn preview(data_dir: Option<PathBuf>, demo: bool, port: u16) -> Outcome {
     if !demo {
-        return run(&config(data_dir, None)?, false, port).await;
+        return Box::pin(run(&config(data_dir, None)?, false, port)).await;
     }
     let service = start(simulate::Options::demo()).await?;
     // A folder of its own, unless one is named: the demonstration's account and index are nobody's.
     let own = if data_dir.is_none() { Some(Folder::new()?) } else { None };
     let folder = data_dir.or_else(|| own.as_ref().map(|own| own.0.clone()));
-    let outcome = run(&config(folder, Some(&service))?, true, port).await;
+    let outcome = Box::pin(run(&config(folder, Some(&service))?, true, port)).await;
     service.stop().await;
     outcome
 }
@@ -37,7 +37,8 @@ async fn run(config: &Config, demo: bool, port: u16) -> Outcome {
     terminal::say(&format!("在浏览器里打开：{}", page.link()));
     terminal::say("链接里的钥匙只给你自己用。按 Ctrl+C 结束。");
     let stop = CancellationToken::new();
-    let hosts = with_folder(provider, &config.data_dir, |gate| page.run(move || gate.clone().ready(), stop.clone()));
+    let hosts =
+        Box::pin(with_folder(provider, &config.data_dir, |gate| page.run(move || gate.clone().ready(), stop.clone())));
     with_signals(stop.clone(), hosts).await.map_err(|unavailable| Problem::Failure(unavailable.message))
 }
 
@@ -47,10 +48,11 @@ async fn bind(kept: &Kept, demo: bool, port: u16) -> Result<Preview, Problem> {
     let failed = |error: BindError| {
         Problem::Failure(format!("预览页无法在 127.0.0.1:{} 上启动：{}。", error.port, error.source))
     };
-    if port == 0 && kept.port != 0 {
-        if let Ok(page) = Preview::bind(options(kept.port)).await {
-            return Ok(page);
-        }
+    if port == 0
+        && kept.port != 0
+        && let Ok(page) = Preview::bind(options(kept.port)).await
+    {
+        return Ok(page);
     }
     Preview::bind(options(port)).await.map_err(failed)
 }

@@ -239,7 +239,7 @@ async fn remote_code(State(shared): State<Arc<Shared>>, headers: HeaderMap, body
     let code = demo.with(|entry| entry.issue(&record, Instant::now()));
     let life = i64::try_from(CODE_LIFE.as_millis()).unwrap_or(i64::MAX);
     let expires = chrono::DateTime::<Utc>::from_timestamp_millis(clock::wall().0.saturating_add(life));
-    let answer = wire::Code {
+    let answer = wire::RemoteCode {
         code,
         expires_at: expires.unwrap_or_default().to_rfc3339_opts(SecondsFormat::Millis, true),
         addresses: vec![format!("http://127.0.0.1:{}", demo.port)],

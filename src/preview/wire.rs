@@ -38,7 +38,7 @@ pub(super) struct CodeRequest {
 /// Its answer: the result of `protocols/remoteCode`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Code {
+pub(super) struct RemoteCode {
     /// The code.
     pub(super) code: String,
     /// RFC 3339.

@@ -80,11 +80,12 @@ impl Running {
     async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
         let own = format!("127.0.0.1:{}", self.port);
         let host = headers.iter().find(|(name, _)| *name == "host").map_or(own.as_str(), |(_, value)| value);
-        let mut request = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n");
-        for (name, value) in headers.iter().filter(|(name, _)| *name != "host") {
-            request += &format!("{name}: {value}\r\n");
-        }
-        request += &format!("content-length: {}\r\n\r\n{body}", body.len());
+        let others = headers.iter().filter(|(name, _)| *name != "host");
+        let others: String = others.flat_map(|(name, value)| [name, ": ", value, "\r\n"]).collect();
+        let length = body.len();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{others}content-length: {length}\r\n\r\n{body}"
+        );
         let mut socket = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
         socket.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
