@@ -234,7 +234,7 @@ pub(super) struct Folder(pub(super) PathBuf);
 impl Folder {
     pub(super) fn new() -> Result<Self, Problem> {
         let path = std::env::temp_dir().join(format!("coda-grok-bot-demo-{}", uuid::Uuid::new_v4()));
-        std::fs::create_dir(&path).map_err(|error| Problem::Failure(format!("无法创建临时目录：{error}。")))?;
+        crate::disk::private_folder(&path).map_err(|error| Problem::Failure(format!("无法创建临时目录：{error}。")))?;
         Ok(Self(path))
     }
 }

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 export const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
-const PROGRAM = process.env.CODA_GROK_BOT ?? join(ROOT, "target/debug/coda-grok-bot");
+const PROGRAM = process.env.CODA_GROK_BOT_BINARY ?? join(ROOT, "target/debug/coda-grok-bot");
 
 /** Starts a command and waits until its output has what `pattern` finds. */
 export async function run(args, pattern, env = {}) {
