@@ -26,7 +26,7 @@ const FIRST: usize = 6;
 
 pub(super) async fn demo() -> Outcome {
     let service = start(Options::demo()).await?;
-    let folder = Folder::new()?;
+    let folder = Folder::new();
     let config = config(Some(folder.0.clone()), Some(&service))?;
     let outcome = run(&config).await;
     service.stop().await;
@@ -228,20 +228,20 @@ fn settled(outcome: &Posted) {
     }
 }
 
-/// A folder of its own for the demo's data, gone with it.
+/// A folder of its own for the demo's data, gone with it. Made by whoever resolves the configuration, as every data folder is.
 pub(super) struct Folder(pub(super) PathBuf);
 
 impl Folder {
-    pub(super) fn new() -> Result<Self, Problem> {
-        let path = std::env::temp_dir().join(format!("coda-grok-bot-demo-{}", uuid::Uuid::new_v4()));
-        crate::disk::private_folder(&path).map_err(|error| Problem::Failure(format!("无法创建临时目录：{error}。")))?;
-        Ok(Self(path))
+    pub(super) fn new() -> Self {
+        Self(std::env::temp_dir().join(format!("coda-grok-bot-demo-{}", uuid::Uuid::new_v4())))
     }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(Path::new(&self.0)) {
+        if let Err(error) = std::fs::remove_dir_all(Path::new(&self.0))
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
             tracing::warn!(%error, "the demo's folder stays");
         }
     }

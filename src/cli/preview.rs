@@ -18,7 +18,7 @@ pub(super) async fn preview(data_dir: Option<PathBuf>, demo: bool, port: u16) ->
     }
     let service = start(simulate::Options::demo()).await?;
     // A folder of its own, unless one is named: the demonstration's account and index are nobody's.
-    let own = if data_dir.is_none() { Some(Folder::new()?) } else { None };
+    let own = data_dir.is_none().then(Folder::new);
     let folder = data_dir.or_else(|| own.as_ref().map(|own| own.0.clone()));
     let outcome = Box::pin(run(&config(folder, Some(&service))?, true, port)).await;
     service.stop().await;
