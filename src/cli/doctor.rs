@@ -27,7 +27,12 @@ struct Check {
 }
 
 pub(super) async fn doctor(config: &Config, json: bool) -> Outcome {
-    let mut checks = vec![folder(config), lock(config), index(config)];
+    let mut checks = vec![folder(config)];
+    // Looking at the lock mends a folder's mode: only after what was found is good.
+    if checks.iter().all(|check| check.good) {
+        checks.push(lock(config));
+    }
+    checks.push(index(config));
     let edges = Edges::new(config)?;
     let standing = edges.keeper.standing();
     checks.push(sign_in(&standing));
