@@ -46,6 +46,11 @@ pub enum Kind {
 }
 
 impl Error {
+    /// Whether what was asked for is gone or in another state (`failed_precondition`, `not_found`), told apart from what is never allowed.
+    pub fn is_stale(&self) -> bool {
+        matches!(self, Self::Service(error) if matches!(error.code, Some(Code::FailedPrecondition | Code::NotFound)))
+    }
+
     /// What this failure proves.
     pub fn kind(&self) -> Kind {
         match self {

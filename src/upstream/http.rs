@@ -95,6 +95,7 @@ fn failed(method: &str, error: &connect::Error) -> Error {
     let kind = match error.kind() {
         Kind::Auth => ErrorKind::Auth,
         Kind::Transient { retry_after } => ErrorKind::Transient { retry_after },
+        Kind::Refused if error.is_stale() => ErrorKind::Stale,
         Kind::Refused => ErrorKind::Refused,
         Kind::Permanent => ErrorKind::Permanent,
         Kind::NotSent => ErrorKind::NotSent,
@@ -194,7 +195,7 @@ async fn get_blob(client: &Client, url: &str, limit: Duration) -> Result<Option<
         Err(error) => {
             let mut failed = failed("stored body", &error);
             // Not the service's word on our sign-in: the signature has run out or isn't taken, and another one may be.
-            if matches!(failed.kind, ErrorKind::Auth | ErrorKind::Refused) {
+            if matches!(failed.kind, ErrorKind::Auth | ErrorKind::Refused | ErrorKind::Stale) {
                 failed.kind = ErrorKind::Transient { retry_after: None };
             }
             Err(failed)

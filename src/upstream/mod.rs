@@ -275,10 +275,12 @@ pub enum ErrorKind {
         /// The server's Retry-After.
         retry_after: Option<Duration>,
     },
-    /// Answered with an error that proves that nothing was done: `invalid_argument`, `failed_precondition`, `permission_denied`, `not_found`,
-    /// `unimplemented`, `out_of_range`.
+    /// Answered with an error that proves that nothing was done: `invalid_argument`, `permission_denied`, `unimplemented`, `out_of_range`.
     #[error("refused")]
     Refused,
+    /// As [`ErrorKind::Refused`], because what it was meant for is gone or not in that state any more: `failed_precondition`, `not_found`.
+    #[error("refused: gone or changed")]
+    Stale,
     /// Answered with another error, or an answer that can't be read.
     #[error("permanent")]
     Permanent,

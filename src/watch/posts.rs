@@ -140,7 +140,9 @@ impl Posts {
                 None
             }
             Ok(Sent::Message(Delivery::Refused { .. })) => Some(Failure::Refused),
-            Ok(Sent::Widget(WidgetAnswer::Refused { .. })) => Some(Failure::WidgetClosed),
+            // The codes that are known say by this word that the card has moved on (wire reference, section 9.1).
+            Ok(Sent::Widget(WidgetAnswer::Refused { code })) if code.contains("stale") => Some(Failure::WidgetClosed),
+            Ok(Sent::Widget(WidgetAnswer::Refused { .. })) => Some(Failure::Refused),
             Ok(Sent::Message(Delivery::Unclear)) => {
                 self.wait(id, now);
                 return self.status_of(id);
@@ -151,8 +153,8 @@ impl Posts {
                 // Twice answered 401, with a renewed token the second time: nothing was posted.
                 ErrorKind::Auth => Some(Failure::SignedOut),
                 ErrorKind::NotSent => Some(Failure::NotSent),
-                ErrorKind::Refused if self.is_widget(id) => Some(Failure::WidgetClosed),
-                ErrorKind::Refused => Some(Failure::Refused),
+                ErrorKind::Stale if self.is_widget(id) => Some(Failure::WidgetClosed),
+                ErrorKind::Stale | ErrorKind::Refused => Some(Failure::Refused),
                 ErrorKind::Transient { .. } | ErrorKind::Permanent | ErrorKind::Broken => {
                     self.wait(id, now);
                     return self.status_of(id);

@@ -102,7 +102,7 @@ async fn the_date_of_the_roster_is_the_services() {
 async fn failures_are_told_apart() {
     for (script, kind) in [
         (answer("401 Unauthorized", "", r#"{"code":"unauthenticated"}"#), ErrorKind::Auth),
-        (answer("400 Bad", "", r#"{"code":"failed_precondition"}"#), ErrorKind::Refused),
+        (answer("400 Bad", "", r#"{"code":"failed_precondition"}"#), ErrorKind::Stale),
         (
             answer("503 Busy", "retry-after: 3\r\n", r#"{"code":"unavailable"}"#),
             ErrorKind::Transient { retry_after: Some(Duration::from_secs(3)) },

@@ -257,6 +257,7 @@ async fn post4_every_kind_of_error_has_its_outcome() {
     for (fault, outcome) in [
         (Fault::answer(Answer::Delivery(Delivery::Refused { code: "sessions".to_owned() })), Failure::Refused),
         (Fault::error(ErrorKind::Refused), Failure::Refused),
+        (Fault::error(ErrorKind::Stale), Failure::Refused),
         (Fault::error(ErrorKind::NotSent), Failure::NotSent),
         // Asked for its status: the service doesn't know it.
         (Fault::error(ErrorKind::Permanent), Failure::NotSent),

@@ -172,7 +172,7 @@ async fn post6_an_answer_that_landed_completes_the_run_whatever_its_call_says() 
 #[tokio::test(start_paused = true)]
 async fn a20_an_answer_to_a_card_that_is_gone_closes_it_and_leaves_another_untouched() {
     for fault in [
-        Fault::error(ErrorKind::Refused),
+        Fault::error(ErrorKind::Stale),
         Fault::answer(Answer::Widget(WidgetAnswer::Refused { code: "stale".to_owned() })),
     ] {
         let (bed, seq) = asking().await;
@@ -228,10 +228,23 @@ async fn post1_a_repeat_of_an_answer_under_way_settles_with_the_same_message_and
     assert_eq!(values(&bed).len(), 1);
 
     let (bed, seq) = asking().await;
-    bed.service.fault(Request::is_widget, Fault::error(ErrorKind::Refused).and_late(Duration::from_secs(2)));
+    bed.service.fault(Request::is_widget, Fault::error(ErrorKind::Stale).and_late(Duration::from_secs(2)));
     let mut first = bed.host.reply("a", "Yes", &message_of(seq));
     bed.millis(500).await;
     let mut again = bed.host.post_as("a", first.message_id, "Yes", Some(&message_of(seq))).unwrap();
     bed.secs(5).await;
     assert_eq!((first.outcome(), again.outcome()), (Some(CLOSED), Some(CLOSED)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn post4_an_answer_that_is_never_allowed_is_refused_not_closed() {
+    for fault in [
+        Fault::error(ErrorKind::Refused),
+        Fault::answer(Answer::Widget(WidgetAnswer::Refused { code: "policy".to_owned() })),
+    ] {
+        let (bed, seq) = asking().await;
+        bed.service.fault(Request::is_widget, fault.once());
+        let outcome = bed.host.reply("a", "Yes", &message_of(seq)).settled().await;
+        assert_eq!(outcome, Outcome::Failed(Failure::Refused));
+    }
 }

@@ -77,10 +77,10 @@ impl State {
         let no_echo = self.no_echo;
         let transcript = self.transcript(subject, &request.agent_id)?;
         let Some((seq, widget)) = transcript.find(&request.entry_id).and_then(widget_of) else {
-            return Ok(WidgetAnswer::Refused { code: "not_found".to_owned() });
+            return Ok(WidgetAnswer::Refused { code: "widget/stale".to_owned() });
         };
         if widget.responded.is_some() || widget.closed {
-            return Ok(WidgetAnswer::Refused { code: "closed".to_owned() });
+            return Ok(WidgetAnswer::Refused { code: "widget/stale".to_owned() });
         }
         if !no_echo {
             let options: Vec<_> = widget.options.iter().map(|option| (&*option.label, &*option.value)).collect();
