@@ -19,7 +19,8 @@ pub(super) async fn preview(data_dir: Option<PathBuf>, demo: bool, port: u16) ->
     let service = start(simulate::Options::demo()).await?;
     // A folder of its own, unless one is named: the demonstration's account and index are nobody's.
     let own = if data_dir.is_none() { Some(Folder::new()?) } else { None };
-    let folder = data_dir.or_else(|| own.as_ref().map(|own| own.0.clone()));
+    // Within it, so that it is made as private as any data folder, and nothing has to be narrowed.
+    let folder = data_dir.or_else(|| own.as_ref().map(|own| own.0.join("data")));
     let outcome = Box::pin(run(&config(folder, Some(&service))?, true, port)).await;
     service.stop().await;
     outcome
