@@ -333,11 +333,21 @@ async function post(address, content, { binding = false, ...options }) {
   return value;
 }
 
-/** Calls a method for a record. The store is read anew, so that a new binding counts at once. */
+/** A record's binding as the store has it now, so that a new one counts at once. Where this fails, nothing was sent. */
+function bindingOf(id) {
+  try {
+    const { proxy, records } = readStore();
+    const { address, token } = pick(records, id);
+    return { address: parseAddress(address), token, proxy };
+  } catch (error) {
+    throw Object.assign(error, { certain: true });
+  }
+}
+
+/** Calls a method for a record. */
 async function call(record, method, params, control) {
-  const { proxy, records } = readStore();
-  const { address, token } = pick(records, record);
-  const answer = await post(`${parseAddress(address)}/v1/remote-caller`, { method, params }, { token, proxy, control });
+  const { address, token, proxy } = bindingOf(record);
+  const answer = await post(`${address}/v1/remote-caller`, { method, params }, { token, proxy, control });
   if (!Object.hasOwn(answer, "result")) throw new Failure(`Coda's answer has no result. ${UPGRADE}`);
   return answer.result;
 }
@@ -352,7 +362,8 @@ async function bind(text, code) {
   const record = await withLock(async (save) => {
     const store = readStore({ replacing: true }); // before the code is spent
     const { token, record } = await post(`${address}/v1/remote-caller/bind`, { code }, { proxy: store.proxy, binding: true });
-    const sound = isText(token) && /^[\x21\x23-\x5b\x5d-\x7e]{1,4096}$/.test(token) && isText(record) && /^[^\u0000-\u001f\u007f]{1,1024}$/.test(record);
+    // A token of a few letters would be cut out of every word we print.
+    const sound = isText(token) && /^[\x21\x23-\x5b\x5d-\x7e]{8,4096}$/.test(token) && isText(record) && /^[^\u0000-\u001f\u007f]{1,1024}$/.test(record);
     if (!sound) throw new Failure(`Coda's answer holds no token and record. ${REBIND}`);
     secrets.add(token);
     const others = store.records.filter((entry) => entry.record !== record);
@@ -654,7 +665,9 @@ async function mcp(id) {
     // A broken stdin is an ended one.
   }
   finish();
-  await Promise.race([Promise.all(pending), new Promise((resolve) => setTimeout(resolve, DRAIN_LIMIT_MS))]);
+  // A call that hangs and a client that has stopped reading are both waited for this long.
+  setTimeout(() => process.exit(0), DRAIN_LIMIT_MS);
+  await Promise.all(pending);
   process.stdout.write("", () => process.exit(0));
 }
 

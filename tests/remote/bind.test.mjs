@@ -139,6 +139,7 @@ const answers = {
   "an array": [(request, response) => response.end("[]"), /no JSON object/],
   "no token": [(request, response, send) => send(200, { record: RECORD_A }), /no token and record/],
   "a token that fits no header": [(request, response, send) => send(200, { record: RECORD_A, token: "a\r\nb" }), /no token and record/],
+  "a token that is part of every word": [(request, response, send) => send(200, { record: RECORD_A, token: "e" }), /no token and record/],
   "a token that is a number": [(request, response, send) => send(200, { record: RECORD_A, token: 7 }), /no token and record/],
   "a record with a line break": [(request, response, send) => send(200, { record: "a\nb", token: "abc" }), /no token and record/],
   "404": [(request, response, send) => send(404, {}), /no remote entry \(404\)/],

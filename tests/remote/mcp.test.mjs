@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import fs from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
@@ -151,6 +152,21 @@ test("nobody listening: the tool points to net, and no ticket was filed", async 
   coda.server.closeAllConnections();
   const text = textOf(await mcp.call(1, "coda_file_ticket", { key: "k" }));
   assert.match(text, /ECONNREFUSED.*node coda-bot\.mjs net$/);
+});
+
+test("a binding that can't be used: no ticket was filed, and none is said to be", async (t) => {
+  const { coda, home, mcp } = await ready(t);
+  await mcp.initialize();
+  const file = path.join(home, "bindings.json");
+  const states = { unbound: ['{"version":2,"proxy":null,"records":[]}', /No record is bound/], damaged: ["{", /damaged/], newer: ['{"version":3}', /newer/] };
+  for (const [name, [content, said]] of Object.entries(states)) {
+    fs.writeFileSync(file, content);
+    const { result } = await mcp.call(name, "coda_file_ticket", { key: "k" });
+    assert.equal(result.isError, true);
+    assert.match(result.content[0].text, said);
+    assert.doesNotMatch(result.content[0].text, /may have been filed/, name);
+  }
+  assert.deepEqual(coda.calls, []);
 });
 
 test("256 KiB is the most that is sent, counted in bytes before sending", async (t) => {
@@ -463,6 +479,18 @@ test("nothing running: the end of stdin ends the process at once; a last line ne
   assert.deepEqual([exit, stderr], [0, ""]);
   assert.ok(performance.now() - begun < 4_000);
   assert.equal(mcp.messages.at(-1).id, "last");
+});
+
+test("a client that closes stdin and reads no more is not waited for long", async (t) => {
+  const { coda, mcp } = await ready(t);
+  await mcp.initialize();
+  coda.onCall = () => "x".repeat(4 * 1024 * 1024); // far more than a pipe holds
+  mcp.child.stdout.pause();
+  mcp.send({ jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: "coda_machines" } });
+  const exited = once(mcp.child, "exit");
+  mcp.child.stdin.end();
+  assert.deepEqual(await Promise.race([exited, new Promise((resolve) => setTimeout(resolve, 20_000, "still there"))]), [0, null]);
+  mcp.child.stdout.destroy();
 });
 
 test("SIGTERM in the middle of a call ends the process at once", async (t) => {

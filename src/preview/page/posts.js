@@ -13,7 +13,8 @@ export class Posts {
     /** Messages that were sent from here. */
     this.sentIds = new Set();
     try {
-      this.all = JSON.parse(storage.getItem("posts") ?? "[]");
+      const kept = JSON.parse(storage.getItem("posts") ?? "[]");
+      if (Array.isArray(kept)) this.all = kept.filter((post) => typeof post?.run === "string");
     } catch {
       // Not ours, or cut short: nothing to go on.
     }

@@ -7,6 +7,8 @@ import { isAfter, sameLife } from "./cursor.js";
 const COUNTED = 99;
 /** So long after a record was told, the others would have been told, too. */
 const SETTLED = 3_000;
+/** How long a record whose history is still being read is left before it is asked again whether there is anything in it. */
+const ASK_AGAIN = 1_500;
 const SEEN = "coda-grok-bot.seen";
 
 export class Roster {
@@ -18,7 +20,8 @@ export class Roster {
     /** The record that is being looked at. */
     this.open = null;
     try {
-      this.seen = JSON.parse(storage.getItem(SEEN) ?? "{}");
+      // By record: the cursor up to which it was seen, null for one that was empty when it was met.
+      this.seen = { ...JSON.parse(storage.getItem(SEEN) ?? "{}") };
     } catch {
       this.seen = {};
     }
@@ -60,6 +63,8 @@ export class Roster {
     this.records.set(record.id, row);
     this.onChange(record.id);
     if (record.head !== null) this.headMoved(record.id, record.head);
+    // Not read yet, or empty: only what is said in an empty one is all news.
+    else if (this.seen[record.id] === undefined) this.count(row);
     this.sweepLater();
   }
 
@@ -93,24 +98,28 @@ export class Roster {
     }
     const seen = this.seen[id];
     // Never looked at, or another life of the history: what is there now is no news.
-    if (seen === undefined || !sameLife(seen, head)) this.markSeen(id, head);
+    if (seen === undefined || (seen !== null && !sameLife(seen, head))) this.markSeen(id, head);
     this.count(row);
   }
 
   /** The person has seen everything up to this cursor. */
   markSeen(id, cursor) {
-    const before = this.seen[id];
-    if (before !== undefined && sameLife(before, cursor) && !isAfter(cursor, before)) return;
+    const before = this.seen[id] ?? null;
+    if (before !== null && sameLife(before, cursor) && !isAfter(cursor, before)) return;
+    this.remember(id, cursor);
+    const row = this.records.get(id);
+    if (row?.unread > 0) {
+      row.unread = 0;
+      this.onChange(id);
+    }
+  }
+
+  remember(id, cursor) {
     this.seen[id] = cursor;
     try {
       this.storage.setItem(SEEN, JSON.stringify(this.seen));
     } catch {
       // Not remembered over a reload.
-    }
-    const row = this.records.get(id);
-    if (row?.unread > 0) {
-      row.unread = 0;
-      this.onChange(id);
     }
   }
 
@@ -128,15 +137,23 @@ export class Roster {
     row.counting = false;
   }
 
+  askAgain(id) {
+    const row = this.records.get(id);
+    if (row?.head === null && this.seen[id] === undefined) this.count(row);
+  }
+
   async countOnce(id) {
     let page;
     try {
       page = await this.request("session/read", { record: id, limit: COUNTED });
-    } catch {
-      return; // Not ready, reset or gone: the next head brings it again.
+    } catch (error) {
+      // Not ready, reset or gone: the next head brings it again. An empty record has none.
+      if (error.kind === "not_ready") setTimeout(() => this.askAgain(id), ASK_AGAIN);
+      return;
     }
     const row = this.records.get(id);
     if (row === undefined) return;
+    if (page.head === null && row.head === null && this.seen[id] === undefined) this.remember(id, null);
     const self = selfOf(row);
     const seen = this.seen[id] ?? null;
     const news = page.messages.filter(({ cursor, from, about }) => from !== self && about === undefined && isNews(cursor, seen));

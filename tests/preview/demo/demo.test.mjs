@@ -65,6 +65,7 @@ test("from the first command to a sent message and an answered question", async 
   await article(page, "已按「staging」完成").waitFor();
   assert.deepEqual(await findings(page), []);
   assert.equal(await program.end(), 0);
+  assert.equal(program.errors(), "", "nothing to warn of in a first run");
 });
 
 test("no token of the service reaches the page", async (t) => {

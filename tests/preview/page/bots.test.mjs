@@ -54,6 +54,28 @@ test("unread is counted until the Bot is looked at, over a reload too", async (t
   await row(page, "小艾").locator(".unread").waitFor({ state: "hidden" });
 });
 
+test("what a new Bot says first is unread, and what one had said before it was met is not", async (t) => {
+  const { provider, page } = await start(t, (provider) => provider.bot("小艾").say("早"));
+  await row(page, "小艾").waitFor();
+  const fresh = provider.bot("新来的");
+  const slow = provider.bot("慢的");
+  slow.ready = false;
+  await row(page, "新来的").waitFor();
+  // Asked, and found empty.
+  await page.waitForFunction((id) => JSON.parse(localStorage.getItem("coda-grok-bot.seen"))[id] === null, fresh.id);
+  fresh.say("大家好");
+  await row(page, "新来的").getByText("1 条未读").waitFor();
+  slow.fill(3);
+  slow.ready = true;
+  slow.tellHead();
+  await row(page, "慢的").getByText("第 3 条消息").waitFor();
+  assert.equal(await row(page, "慢的").locator(".unread").isVisible(), false);
+  await page.reload();
+  await row(page, "新来的").getByText("1 条未读").waitFor();
+  await openBot(page, "新来的");
+  await row(page, "新来的").locator(".unread").waitFor({ state: "hidden" });
+});
+
 test("what the open Bot is doing is said above the composer, and how a turn failed", async (t) => {
   const { provider, page } = await start(t, (provider) => provider.bot("小艾").say("早"));
   await openBot(page, "小艾");

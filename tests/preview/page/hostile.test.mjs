@@ -82,6 +82,25 @@ test("a line of 200 KiB neither breaks the page's width nor holds it up", async 
   await page.locator("article").waitFor();
 });
 
+for (const width of [1100, 360]) {
+  test(`a name of 400 letters leaves everything in its place, ${width} wide`, async (t) => {
+    const { provider, page } = await start(t, (provider) => provider.bot("A".repeat(400)).say("早"), { viewport: { width, height: 700 } });
+    await page.locator(".bot").click();
+    await article(page, "早").waitFor();
+    const field = page.getByRole("textbox");
+    assert.ok((await field.boundingBox()).height < 60, "the empty field is one line high");
+    const inside = (selector) => page.locator(selector).evaluate((frame) => frame.scrollWidth <= frame.clientWidth);
+    assert.ok(await inside(".scroller"));
+    await page.locator(".conversation-head .bind").click();
+    await page.getByText("已发给 Bot").waitFor();
+    assert.ok(await inside("dialog"));
+    await page.keyboard.press("Escape");
+    provider.withdraw(provider.bots[0]);
+    await page.locator(".passing", { hasText: "已被删除" }).waitFor();
+    assert.ok(await inside("html"));
+  });
+}
+
 test("marks of direction turn nothing outside of their message", async (t) => {
   const { page } = await start(t, (provider) => {
     const bot = provider.bot("\u202eevil");

@@ -70,3 +70,11 @@ test("a reload knows the open runs", async () => {
   storage.setItem("posts", "{broken");
   assert.deepEqual(new Posts({ storage, onChange: () => {} }).openRuns(), []);
 });
+
+test("what somebody else left in the storage is nothing to go on", () => {
+  for (const left of ["null", "{}", "7", "[1, null, {}]", "[", '"posts"']) {
+    const storage = new Map([["posts", left]]);
+    const posts = new Posts({ storage: { getItem: (key) => storage.get(key), setItem: () => {} }, onChange: () => {} });
+    assert.deepEqual(posts.openRuns(), [], left);
+  }
+});

@@ -137,3 +137,14 @@ test("unread is what the Bot said since it was looked at", async () => {
   await settle();
   assert.equal(again.records.get("r").unread, 0);
 });
+
+test("what somebody else left in the storage is nothing that was seen", async () => {
+  for (const left of ["null", "7", "[]", "{"]) {
+    const storage = new Storage([["coda-grok-bot.seen", left]]);
+    const request = async () => ({ messages: range(1, 3), head: "1:3", hasMore: { before: false, after: false } });
+    const roster = new Roster({ request, storage, onChange: () => {} });
+    roster.put(record("1:3"));
+    await new Promise(setImmediate);
+    assert.equal(roster.records.get("r").unread, 0, left);
+  }
+});
