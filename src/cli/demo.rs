@@ -12,6 +12,7 @@ use super::bots::{failure_words, line, title};
 use super::serve::{start, with_signals};
 use super::{Outcome, Problem, config, terminal};
 use crate::config::Config;
+use crate::disk::private_folder;
 use crate::host::message_id;
 use crate::model::{Message, Meta, Part, RecordId, Version, Widget};
 use crate::records::{
@@ -234,7 +235,7 @@ pub(super) struct Folder(pub(super) PathBuf);
 impl Folder {
     pub(super) fn new() -> Result<Self, Problem> {
         let path = std::env::temp_dir().join(format!("coda-grok-bot-demo-{}", uuid::Uuid::new_v4()));
-        std::fs::create_dir(&path).map_err(|error| Problem::Failure(format!("无法创建临时目录：{error}。")))?;
+        private_folder(&path).map_err(|error| Problem::folder(&error))?;
         Ok(Self(path))
     }
 }
