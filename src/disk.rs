@@ -72,6 +72,28 @@ pub enum DiskError {
 }
 
 impl DiskError {
+    /// One sentence for a person, with what to do.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        match self {
+            Self::Symlink(path) => {
+                format!("{} 是符号链接，请换成真正的文件或文件夹，或改用别的数据目录。", path.display())
+            }
+            Self::NotAFolder(path) => format!("{} 不是文件夹，请移走它，或改用别的数据目录。", path.display()),
+            Self::NotAFile(path) => format!("{} 不是普通文件，请移走它，或改用别的数据目录。", path.display()),
+            Self::ForeignOwner(path) => format!("{} 属于另一个用户，请改用自己的数据目录。", path.display()),
+            Self::Shared(path) => format!("{} 是多人共用的文件夹，请改用自己的数据目录。", path.display()),
+            Self::Narrow { path, source } => {
+                format!("{} 的权限过宽且无法收紧（{source}），请改成只有本人能用。", path.display())
+            }
+            Self::TooLong { path, limit } => format!("{} 超过 {limit} 字节，请移走它。", path.display()),
+            Self::Busy(path) => format!("{} 正被另一个进程使用，请稍后再试。", path.display()),
+            Self::Io { path, source, .. } => {
+                format!("{} 无法读写（{source}），请检查权限和磁盘空间。", path.display())
+            }
+        }
+    }
+
     fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { action, path: path.to_owned(), source }
     }
@@ -410,6 +432,8 @@ mod tests {
         symlink(&file, &link).unwrap();
         assert!(matches!(read_private(&link, 10), Err(DiskError::Symlink(_))));
         assert!(matches!(Lock::try_acquire(&link), Err(DiskError::Symlink(_))));
+        let sentence = Lock::try_acquire(&link).unwrap_err().sentence();
+        assert!(sentence.contains(link.to_str().unwrap()) && sentence.contains("符号链接，请"), "{sentence}");
         assert!(matches!(read_private(scratch.path(), 10), Err(DiskError::NotAFile(_))));
     }
 

@@ -29,7 +29,7 @@ pub(super) async fn list(config: &Config, json: bool) -> Outcome {
             if json {
                 terminal::json(&json!({"agentId": agent, "record": view.info.id.as_str(), "title": title}));
             } else {
-                terminal::say(&format!("{}  {}", terminal::plain(&title), terminal::plain(agent)));
+                terminal::say(&format!("{}  {}", terminal::name(&title), terminal::name(agent)));
             }
         }
         if bots.is_empty() && !json {
@@ -251,7 +251,7 @@ pub(super) fn line(view: &RecordView, message: &Message) -> String {
         Version::Edit => format!("（已编辑）{}", terminal::plain(&message.text)),
         Version::Delete => "（已删除）".to_owned(),
     };
-    format!("{}  {}：{}", terminal::clock(message.at), terminal::plain(&who), what.replace('\n', "\n    "))
+    format!("{}  {}：{}", terminal::clock(message.at), terminal::name(&who), what.replace('\n', "\n    "))
 }
 
 fn as_json(generation: u64, message: &Message) -> Value {

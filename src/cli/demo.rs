@@ -34,7 +34,7 @@ pub(super) async fn demo() -> Outcome {
 }
 
 async fn run(config: &Config) -> Outcome {
-    config.create_data_dir().map_err(|error| Problem::Failure(format!("数据目录无法使用：{error}。")))?;
+    config.create_data_dir().map_err(|error| Problem::folder(&error))?;
     let stop = CancellationToken::new();
     let work = Provider::new(config, IndexPlace::Folder)?.during(|handle| host(handle, stop.clone()));
     with_signals(stop.clone(), work).await
@@ -135,7 +135,7 @@ impl Host {
         if let (SignInState::SignedIn, Some(account)) = (&status.state, &status.account)
             && self.status.as_ref().is_none_or(|before| before.account != status.account)
         {
-            terminal::say(&format!("已登录：{}", terminal::plain(&account.name)));
+            terminal::say(&format!("已登录：{}", terminal::name(&account.name)));
         }
         if let Some(message) = &status.message {
             terminal::say(&format!("! {message}"));
@@ -148,7 +148,7 @@ impl Host {
             self.records.push(record.clone());
             self.records.len() - 1
         });
-        terminal::say(&format!("+ /{} {}", at + 1, terminal::plain(&title(view))));
+        terminal::say(&format!("+ /{} {}", at + 1, terminal::name(&title(view))));
         self.current.get_or_insert_with(|| record.clone());
         self.show_new(&record);
     }
@@ -160,7 +160,7 @@ impl Host {
         let Ok(page) = self.handle.read(record, bound, limit) else { return };
         let Some(view) = self.handle.record(record) else { return };
         for message in &page.messages {
-            terminal::say(&format!("[{}] {}", terminal::plain(&title(&view)), line(&view, message)));
+            terminal::say(&format!("[{}] {}", terminal::name(&title(&view)), line(&view, message)));
             self.note_card(record, page.generation, message);
         }
         let last = page.messages.last().map(|message| message.number).or(page.head);
@@ -217,7 +217,7 @@ impl Host {
     }
 
     fn name(&self, record: &RecordId) -> String {
-        self.handle.record(record).map_or_else(|| "Bot".to_owned(), |view| terminal::plain(&title(&view)))
+        self.handle.record(record).map_or_else(|| "Bot".to_owned(), |view| terminal::name(&title(&view)))
     }
 }
 

@@ -17,6 +17,7 @@ use clap::{Args, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{Config, Overrides};
+use crate::disk::DiskError;
 use crate::service::BuildError;
 use crate::simulate::Simulation;
 
@@ -148,6 +149,11 @@ enum Problem {
 }
 
 impl Problem {
+    /// The data folder can't be used.
+    fn folder(error: &DiskError) -> Self {
+        Self::Failure(format!("数据目录无法使用：{}", error.sentence()))
+    }
+
     fn code(&self) -> u8 {
         match self {
             Self::Failure(_) => FAILURE,

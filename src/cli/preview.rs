@@ -26,7 +26,7 @@ pub(super) async fn preview(data_dir: Option<PathBuf>, demo: bool, port: u16) ->
 }
 
 async fn run(config: &Config, demo: bool, port: u16) -> Outcome {
-    config.create_data_dir().map_err(|error| Problem::Failure(format!("数据目录无法使用：{error}。")))?;
+    config.create_data_dir().map_err(|error| Problem::folder(&error))?;
     let provider = Provider::new(config, IndexPlace::Folder)?;
     let mut kept = Kept::of(&config.data_dir);
     let page = bind(&kept, demo, port).await?;

@@ -5,6 +5,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Outcome, Problem, terminal};
 use crate::config::Config;
+use crate::host::ws::ConnectError;
 use crate::host::{self, End, Role};
 use crate::service::{IndexPlace, Provider, with_folder};
 use crate::simulate::{Options, Simulation};
@@ -34,7 +35,7 @@ pub(super) async fn with_signals<T>(stop: CancellationToken, work: impl Future<O
 }
 
 pub(super) async fn serve(config: &Config, connect: Option<String>) -> Outcome {
-    config.create_data_dir().map_err(|error| Problem::Failure(format!("数据目录无法使用：{error}。")))?;
+    config.create_data_dir().map_err(|error| Problem::folder(&error))?;
     let provider = Provider::new(config, IndexPlace::Folder)?;
     let stop = CancellationToken::new();
     let session = with_folder(provider, &config.data_dir, |gate| async {
@@ -43,6 +44,7 @@ pub(super) async fn serve(config: &Config, connect: Option<String>) -> Outcome {
             None => Ok(host::stdio::serve(tokio::io::stdin(), tokio::io::stdout(), settings).await),
             Some(url) => match host::ws::connect(&url).await {
                 Ok(socket) => Ok(host::ws::serve(socket, settings).await),
+                Err(error @ ConnectError::Address(_)) => Err(Problem::Usage(error.to_string())),
                 Err(error) => Err(Problem::Failure(error.to_string())),
             },
         }

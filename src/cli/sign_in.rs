@@ -16,7 +16,7 @@ use crate::upstream::{Error, ErrorKind, Me};
 const ASK: Duration = Duration::from_secs(10);
 
 pub(super) async fn sign_in(config: &Config, json: bool) -> Outcome {
-    config.create_data_dir().map_err(|error| Problem::Failure(format!("数据目录无法使用：{error}。")))?;
+    config.create_data_dir().map_err(|error| Problem::folder(&error))?;
     let edges = Edges::new(config)?;
     let attempt = edges.keeper.begin().map_err(|error| failed(&error))?;
     // Listened for before the link is shown: who sees it can cancel.
@@ -57,7 +57,7 @@ pub(super) async fn sign_in(config: &Config, json: bool) -> Outcome {
     let name = me.ok().and_then(|me| me.name);
     match (json, name) {
         (true, name) => terminal::json(&json!({"state": "signedIn", "account": name})),
-        (false, Some(name)) => terminal::say(&format!("已登录：{}", terminal::plain(&name))),
+        (false, Some(name)) => terminal::say(&format!("已登录：{}", terminal::name(&name))),
         (false, None) => terminal::say("已登录。"),
     }
     Ok(())
@@ -107,7 +107,7 @@ pub(super) async fn status(config: &Config, json: bool) -> Outcome {
     match (state, reachable) {
         ("signedIn", _) if json => Ok(()),
         ("signedIn", true) => {
-            terminal::say(&format!("已登录：{}", terminal::plain(name.as_deref().unwrap_or("Grok 账号"))));
+            terminal::say(&format!("已登录：{}", terminal::name(name.as_deref().unwrap_or("Grok 账号"))));
             Ok(())
         }
         ("signedIn", false) => {

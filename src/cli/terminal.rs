@@ -86,6 +86,11 @@ pub(super) fn plain(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
+/// A name or an id of the service: as [`plain`], and on one line, so that it can't look like a line of ours.
+pub(super) fn name(text: &str) -> String {
+    plain(text).replace(['\n', '\t'], " ")
+}
+
 /// The link as a QR code, where it fits one.
 pub(super) fn qr(link: &str) -> Option<String> {
     let code = QrCode::with_error_correction_level(link, EcLevel::L).ok()?;
@@ -122,5 +127,10 @@ mod tests {
     #[test]
     fn escape_sequences_and_direction_marks_of_a_text_dont_reach_the_terminal() {
         assert_eq!(plain("a\u{1b}[2Jb\u{202e}c\n好"), "a\u{fffd}[2Jb\u{fffd}c\n好");
+    }
+
+    #[test]
+    fn a_name_stays_on_its_line() {
+        assert_eq!(name("a\n12-01 10:00\tb\u{1b}[2J"), "a 12-01 10:00 b\u{fffd}[2J");
     }
 }

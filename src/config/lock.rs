@@ -51,7 +51,7 @@ impl LockError {
         match self {
             Self::Held(Some(holder)) => format!("数据文件夹正被另一个 coda-grok-bot 使用（{holder}），请先停止它。"),
             Self::Held(None) => "数据文件夹正被另一个 coda-grok-bot 使用，请先停止它。".to_owned(),
-            Self::Disk(error) => format!("数据文件夹无法使用：{error}。"),
+            Self::Disk(error) => format!("数据文件夹无法使用：{}", error.sentence()),
         }
     }
 }

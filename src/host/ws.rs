@@ -29,10 +29,10 @@ pub type HostSocket = WebSocketStream<TcpStream>;
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// Not an address that is dialled.
-    #[error("refuse {0}: a host is dialled at ws:// on loopback only, for example ws://127.0.0.1:8123/")]
+    #[error("{0} is refused: a host is dialled at ws:// on loopback only, for example ws://127.0.0.1:8123/")]
     Address(String),
     /// Nobody answered there, or not as a WebSocket.
-    #[error("connect to the host at {address}")]
+    #[error("can't connect to the host at {address}: {source}")]
     Dial {
         /// Where.
         address: String,
@@ -41,7 +41,7 @@ pub enum ConnectError {
         source: Box<tungstenite::Error>,
     },
     /// It took too long.
-    #[error("connect to the host at {0}: no answer")]
+    #[error("can't connect to the host at {0}: no answer")]
     Silent(String),
 }
 

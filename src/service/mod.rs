@@ -143,9 +143,18 @@ pub async fn with_folder<T, F: Future<Output = T>>(
     let gate = Gate { states, wanted: Arc::new(Notify::new()) };
     let wanted = Arc::clone(&gate.wanted);
     let stop = provider.stopper();
+    let given_up = stop.clone();
     let work = async {
-        wanted.notified().await;
-        match FolderLock::acquire(folder).await {
+        let lock = async {
+            wanted.notified().await;
+            FolderLock::acquire(folder).await
+        };
+        // Hosts that end before the folder is ours have nothing to wait for.
+        let lock = tokio::select! {
+            () = given_up.cancelled() => return,
+            lock = lock => lock,
+        };
+        match lock {
             Ok(lock) => {
                 state.send_replace(Folder::Ours(provider.handle.clone()));
                 provider.run().await;

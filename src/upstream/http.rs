@@ -93,6 +93,8 @@ fn headers() -> HeaderMap {
 
 fn failed(method: &str, error: &connect::Error) -> Error {
     let kind = match error.kind() {
+        // As good as none: nobody knows what was done.
+        _ if matches!(error, connect::Error::Unreadable(_)) => ErrorKind::Broken,
         Kind::Auth => ErrorKind::Auth,
         Kind::Transient { retry_after } => ErrorKind::Transient { retry_after },
         Kind::Refused if error.is_stale() => ErrorKind::Stale,
@@ -105,7 +107,7 @@ fn failed(method: &str, error: &connect::Error) -> Error {
 }
 
 fn unreadable(method: &str, error: Unreadable) -> Error {
-    Error { kind: ErrorKind::Permanent, detail: format!("{}: {error}", short(method)) }
+    Error { kind: ErrorKind::Broken, detail: format!("{}: {error}", short(method)) }
 }
 
 /// The method without its service: what a log line needs.

@@ -281,13 +281,13 @@ pub enum ErrorKind {
     /// As [`ErrorKind::Refused`], because what it was meant for is gone or not in that state any more: `failed_precondition`, `not_found`.
     #[error("refused: gone or changed")]
     Stale,
-    /// Answered with another error, or an answer that can't be read.
+    /// Answered with another error.
     #[error("permanent")]
     Permanent,
     /// No connection was made: not a byte was sent.
     #[error("not sent")]
     NotSent,
-    /// The connection broke, timed out, or a stream ended without its end frame.
+    /// The connection broke, timed out, a stream ended without its end frame, or an answer can't be read: nobody knows what was done.
     #[error("connection broken")]
     Broken,
 }

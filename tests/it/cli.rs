@@ -303,6 +303,14 @@ async fn simulate_serves_other_clients() {
 }
 
 #[tokio::test]
+async fn demo_has_nothing_to_complain_of() {
+    let mut demo = bare(&["demo"]).stdin(Stdio::piped()).spawn().unwrap();
+    demo.stdin.as_mut().unwrap().write_all(b"/quit\n").await.unwrap();
+    let ran = timeout(LIMIT, demo.wait_with_output()).await.unwrap().unwrap();
+    assert_eq!((ran.status.code(), String::from_utf8(ran.stderr).unwrap().as_str()), (Some(0), ""));
+}
+
+#[tokio::test]
 async fn demo_runs_the_main_job_from_a_pipe() {
     // No address, no folder, no account.
     let mut demo = Running::start(bare(&["demo"]));

@@ -15,6 +15,8 @@ use crate::support::{Bench, Host, LIMIT, kind, signal};
 
 /// Two seconds of its own, and room for a machine that is busy.
 const END: Duration = Duration::from_secs(5);
+/// How long it may take once stdin is closed.
+const CLOSED: Duration = Duration::from_secs(2);
 
 #[tokio::test]
 async fn h1_h2_stdout_carries_the_protocol_alone() {
@@ -126,6 +128,25 @@ async fn h6_nothing_to_do_ends_at_once_too() {
 }
 
 #[tokio::test]
+async fn h6_an_end_before_the_folder_is_ours_waits_for_nothing() {
+    let bench = Bench::with_bot().await;
+    // Nobody asked for the folder yet.
+    let mut host = bench.spawn();
+    let begun = Instant::now();
+    host.close();
+    assert_eq!(host.end().await.code(), Some(0));
+    assert!(begun.elapsed() < CLOSED, "{:?}", begun.elapsed());
+    // It is asked for, and another provider has it.
+    let first = bench.serve_ready().await;
+    let mut host = bench.serve().await;
+    let begun = Instant::now();
+    host.close();
+    assert_eq!(host.end().await.code(), Some(0));
+    assert!(begun.elapsed() < CLOSED, "{:?}", begun.elapsed());
+    first.quit().await;
+}
+
+#[tokio::test]
 async fn a_second_provider_on_one_folder_says_who_holds_it() {
     let bench = Bench::with_bot().await;
     let record = bench.record("a");
@@ -198,9 +219,15 @@ async fn it_dials_a_host_over_websocket() {
 #[tokio::test]
 async fn h1_a_host_elsewhere_is_not_dialled() {
     let bench = Bench::with_bot().await;
-    for url in ["ws://192.0.2.1:9/", "wss://127.0.0.1:9/", "http://127.0.0.1:9/", "ws://127.0.0.1:9/"] {
+    for (url, code, says) in [
+        ("ws://192.0.2.1:9/", 2, "loopback only"),
+        ("wss://127.0.0.1:9/", 2, "loopback only"),
+        ("http://127.0.0.1:9/", 2, "loopback only"),
+        ("ws://127.0.0.1:9/", 1, "refused"),
+    ] {
         let ran = bench.run(&["serve", "--connect", url]).await;
-        assert_eq!(ran.code, Some(1), "{url}: {}", ran.stderr);
+        assert_eq!(ran.code, Some(code), "{url}: {}", ran.stderr);
+        assert!(ran.stderr.contains(says), "{url}: {}", ran.stderr);
         assert!(ran.stdout.is_empty());
     }
 }

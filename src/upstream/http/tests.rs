@@ -107,7 +107,7 @@ async fn failures_are_told_apart() {
             answer("503 Busy", "retry-after: 3\r\n", r#"{"code":"unavailable"}"#),
             ErrorKind::Transient { retry_after: Some(Duration::from_secs(3)) },
         ),
-        (json("<html>a captive portal</html>"), ErrorKind::Permanent),
+        (json("<html>a captive portal</html>"), ErrorKind::Broken),
         (vec![], ErrorKind::Broken),
     ] {
         let (_peer, upstream) = with(script).await;
