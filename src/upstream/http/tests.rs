@@ -282,7 +282,7 @@ async fn failures_of_the_store() {
         (answer("302 Found", "location: https://elsewhere.example.test/\r\n", ""), Some(ErrorKind::Permanent)),
         (
             vec![Step::Send(b"HTTP/1.1 200 OK\r\ncontent-length: 33554433\r\n\r\n".to_vec()), Step::Hold],
-            Some(ErrorKind::Permanent),
+            Some(ErrorKind::Broken),
         ),
         (vec![], Some(ErrorKind::Broken)),
     ] {
