@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{Outcome, Problem, terminal};
 use crate::auth::{SignIn as _, Standing};
@@ -16,6 +17,8 @@ use crate::service::{Edges, IndexPlace, Provider};
 
 /// How long a person waits for the Bots, and for a record to open.
 const PATIENCE: Duration = Duration::from_secs(45);
+/// The same, once the provider says that something is wrong.
+const TROUBLE: Duration = Duration::from_secs(10);
 /// How long a post may take: its echo is waited for a minute after the answer.
 const POST: Duration = Duration::from_secs(150);
 /// How often the loop is asked whether the list is in: an empty list is no notice.
@@ -187,10 +190,15 @@ async fn with_provider<F: Future<Output = Outcome>>(config: &Config, work: impl 
 
 /// The records, once the first list is in.
 pub(super) async fn listed(handle: &Handle) -> Result<Vec<RecordView>, Problem> {
+    let patient_until = Instant::now() + TROUBLE;
     let wait = async {
         loop {
-            match handle.status().state {
-                SignInState::SignInAgain => return Err(Problem::NotSignedIn),
+            let status = handle.status();
+            match (status.state, status.message) {
+                (SignInState::SignInAgain, _) => return Err(Problem::NotSignedIn),
+                (SignInState::SignedIn, Some(trouble)) if Instant::now() >= patient_until => {
+                    return Err(Problem::Failure(trouble));
+                }
                 _ if handle.diagnose().await.is_ok_and(|diagnosis| diagnosis.listed) => return Ok(handle.records()),
                 _ => tokio::time::sleep(LOOK).await,
             }

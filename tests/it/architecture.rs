@@ -25,8 +25,8 @@ const MAY: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "auth", "clock", "config", "host", "model", "platform", "preview", "records", "service", "simulate",
-            "upstream",
+            "auth", "clock", "config", "disk", "host", "model", "platform", "preview", "records", "service",
+            "simulate", "upstream",
         ],
     ),
 ];
