@@ -139,10 +139,11 @@ impl Posts {
             Ok(Sent::Message(Delivery::Accepted) | Sent::Widget(WidgetAnswer::Accepted | WidgetAnswer::Unclear)) => {
                 None
             }
-            Ok(Sent::Message(Delivery::Refused { .. })) => Some(Failure::Refused),
             // The codes that are known say by this word that the card has moved on (wire reference, section 9.1).
             Ok(Sent::Widget(WidgetAnswer::Refused { code })) if code.contains("stale") => Some(Failure::WidgetClosed),
-            Ok(Sent::Widget(WidgetAnswer::Refused { .. })) => Some(Failure::Refused),
+            Ok(Sent::Message(Delivery::Refused { .. }) | Sent::Widget(WidgetAnswer::Refused { .. })) => {
+                Some(Failure::Refused)
+            }
             Ok(Sent::Message(Delivery::Unclear)) => {
                 self.wait(id, now);
                 return self.status_of(id);

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The params of `view/open`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub struct ViewOpenParams {
-    /// [`BIND_VIEW`].
+    /// [`super::BIND_VIEW`].
     pub view: String,
     /// The record's id.
     #[schemars(length(equal = 1))]
