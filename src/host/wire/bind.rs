@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The params of `view/open`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub struct ViewOpenParams {
-    /// [`super::BIND_VIEW`].
+    /// `bind`, the one view.
     pub view: String,
     /// The record's id.
     #[schemars(length(equal = 1))]
