@@ -115,7 +115,6 @@ impl Mirror {
     /// Turns one pending text into a message with the cursor `number`.
     fn stage(&mut self, key: Key, part: Part, number: u64, staged: &mut Staged) {
         let entry = &mut self.entries[key as usize];
-        let seq = entry.seq;
         let unit = entry.unit_mut(part);
         let Some(pending) = unit.pending.take() else { return };
         let version = match (&pending.text, unit.exposed.is_some()) {
@@ -144,38 +143,22 @@ impl Mirror {
             (Version::Base, Part::Entry) => pending.body_at.unwrap_or(pending.seen_at),
             _ => pending.seen_at,
         };
-        let id = entry.id.clone();
         self.register(key);
         staged.touched.push((key, part));
-        staged.messages.push(match pending.text {
-            Some(text) => {
-                let reply_to = text.reply_to.filter(|target| self.is_message(target));
-                Message {
-                    number,
-                    seq,
-                    entry: id,
-                    part,
-                    version,
-                    from: text.from,
-                    at,
-                    text: text.text,
-                    reply_to,
-                    meta: text.meta,
-                }
-            }
-            None => Message {
-                number,
-                seq,
-                entry: id,
-                part,
-                version,
-                from: author,
-                at,
-                text: empty(),
-                reply_to: None,
-                meta: None,
-            },
-        });
+        staged.messages.push(self.message(key, part, version, number, at, pending.text));
+    }
+
+    /// The message that shows `text` of an exposed part, or its removal.
+    fn message(&self, key: Key, part: Part, version: Version, number: u64, at: Wall, text: Option<Text>) -> Message {
+        let entry = &self.entries[key as usize];
+        // A removal is from the base's author.
+        let author = entry.unit(part).exposed.map_or(Author::Bot, |exposed| exposed.author);
+        let (from, text, reply_to, meta) = match text {
+            Some(text) => (text.from, text.text, text.reply_to, text.meta),
+            None => (author, empty(), None, None),
+        };
+        let reply_to = reply_to.filter(|target| part == Part::Answer || self.is_message(target));
+        Message { number, seq: entry.seq, entry: entry.id.clone(), part, version, from, at, text, reply_to, meta }
     }
 
     fn is_message(&self, target: &crate::model::EntryId) -> bool {
@@ -264,9 +247,7 @@ impl Mirror {
     /// Delivers a text again as the index knows it: the base with its first cursor, or the latest revision with its own.
     pub(super) fn restore(&mut self, key: Key, part: Part, text: Text, body_at: Option<Wall>) {
         let at = body_at.unwrap_or(self.process_start);
-        let reply_to = text.reply_to.filter(|target| part == Part::Answer || self.is_message(target));
         let entry = &mut self.entries[key as usize];
-        let (id, seq) = (entry.id.clone(), entry.seq);
         let Some(exposed) = entry.unit_mut(part).exposed.as_mut() else {
             return;
         };
@@ -276,18 +257,7 @@ impl Mirror {
             Some(edit) => (Version::Edit, edit),
             None => (Version::Base, exposed.first),
         };
-        let message = Message {
-            number,
-            seq,
-            entry: id,
-            part,
-            version,
-            from: text.from,
-            at,
-            text: text.text,
-            reply_to,
-            meta: text.meta,
-        };
+        let message = self.message(key, part, version, number, at, Some(text));
         match &mut self.opening {
             Some(opening) => opening.push(message),
             None => self.effects.push(Effect::Inserted(vec![message])),
@@ -296,20 +266,8 @@ impl Mirror {
 
     /// The message of a delete mark, for a record that opens after a restart.
     pub(super) fn delete_message(&self, key: Key, part: Part, at: Wall) -> Option<Message> {
-        let entry = &self.entries[key as usize];
-        let exposed = entry.unit(part).exposed?;
-        Some(Message {
-            number: exposed.delete?,
-            seq: entry.seq,
-            entry: entry.id.clone(),
-            part,
-            version: Version::Delete,
-            from: exposed.author,
-            at,
-            text: empty(),
-            reply_to: None,
-            meta: None,
-        })
+        let number = self.entries[key as usize].unit(part).exposed?.delete?;
+        Some(self.message(key, part, Version::Delete, number, at, None))
     }
 
     fn body_wait(&self) -> std::time::Duration {
