@@ -15,7 +15,9 @@ use crate::model::{AgentId, Author, EntryId, Part};
 /// "cgbx": says that the file is ours.
 const APPLICATION_ID: i32 = 0x6367_6278;
 /// Rises when a table changes; another one isn't ours.
-const SCHEMA: i32 = 1;
+const SCHEMA: i32 = 2;
+/// The schema whose digests were whole: it is brought up to date.
+const WHOLE_DIGESTS: i32 = 1;
 /// A reader of another process (a backup, say) may hold the file for a moment.
 const BUSY: Duration = Duration::from_secs(2);
 
@@ -207,7 +209,8 @@ fn prepare(connection: Connection) -> Result<Connection, Error> {
     };
     let (application, schema, tables) = setup(&connection).map_err(classify)?;
     let fresh = (application, schema, tables) == (0, 0, 0);
-    if !fresh && (application, schema, tables) != (APPLICATION_ID, SCHEMA, 2) {
+    let old = (application, schema, tables) == (APPLICATION_ID, WHOLE_DIGESTS, 2);
+    if !fresh && !old && (application, schema, tables) != (APPLICATION_ID, SCHEMA, 2) {
         return Err(Error::Foreign(format!("application {application}, schema {schema}, {tables} tables")));
     }
     let finish = |connection: &Connection| -> rusqlite::Result<()> {
@@ -224,6 +227,14 @@ fn prepare(connection: Connection) -> Result<Connection, Error> {
                    PRIMARY KEY (bot, generation, entry, part)
                  ) WITHOUT ROWID;
                  PRAGMA application_id = {APPLICATION_ID};
+                 PRAGMA user_version = {SCHEMA};
+                 COMMIT;"
+            ))?;
+        }
+        if old {
+            connection.execute_batch(&format!(
+                "BEGIN IMMEDIATE;
+                 UPDATE mark SET digest = substr(digest, 1, 16) WHERE length(digest) = 32;
                  PRAGMA user_version = {SCHEMA};
                  COMMIT;"
             ))?;
@@ -332,6 +343,22 @@ mod tests {
             assert_eq!(fs::read(&aside[0]).expect("reads"), content, "kept as it was");
             index.commit(&[commit(1, false, vec![mark("x", 1)])]).expect("commits to the new one");
         }
+    }
+
+    #[test]
+    fn an_index_of_the_first_schema_is_brought_up_to_date() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let path = dir.path().join("index.sqlite3");
+        let mut index = Sqlite::at(path.clone());
+        index.commit(&[commit(7, false, vec![mark("t1", 2)])]).expect("commits");
+        drop(index);
+        let old = Connection::open(&path).expect("opens");
+        old.execute_batch("UPDATE mark SET digest = CAST(digest || zeroblob(16) AS BLOB); PRAGMA user_version = 1")
+            .expect("as the first schema had it");
+        drop(old);
+        let mut index = Sqlite::at(path);
+        assert_eq!(load(&mut index), vec![(7, mark("t1", 2))]);
+        assert!(index.take_set_aside().is_empty());
     }
 
     #[test]

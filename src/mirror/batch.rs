@@ -4,15 +4,18 @@ use sha2::{Digest as _, Sha256};
 
 use crate::model::{Author, EntryId, Part};
 
-/// SHA-256 of a text.
+/// The first half of the SHA-256 of a text: it only tells versions of one entry apart, and there is one for every message in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Digest(pub [u8; 32]);
+pub struct Digest(pub [u8; 16]);
 
 impl Digest {
     /// The digest of `text`.
     #[must_use]
     pub fn of(text: &str) -> Self {
-        Self(Sha256::digest(text.as_bytes()).into())
+        let whole: [u8; 32] = Sha256::digest(text.as_bytes()).into();
+        let mut half = [0; 16];
+        half.copy_from_slice(&whole[..16]);
+        Self(half)
     }
 }
 

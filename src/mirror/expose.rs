@@ -1,7 +1,8 @@
 //! From pending to readable: the order, what is late, the commit, the opening of the record.
 
+use super::entries::{Body, Key, slot};
 use super::unit::{Exposed, empty};
-use super::{BODY_WAIT, BODY_WAIT_OPENING, Batch, Body, Effect, InFlight, Key, LATE_WAIT, Mark, Mirror, Text};
+use super::{BODY_WAIT, BODY_WAIT_OPENING, Batch, Effect, InFlight, LATE_WAIT, Mark, Mirror, Text};
 use crate::model::{Author, Message, Mono, Now, Part, Version, Wall};
 
 impl Mirror {
@@ -65,9 +66,8 @@ impl Mirror {
     }
 
     fn stable(&self, key: Key, part: Part, now: Mono) -> bool {
-        let entry = &self.entries[key as usize];
-        !matches!(entry.body, Body::Waiting { .. })
-            && entry.unit(part).pending.as_ref().is_none_or(|pending| pending.stable_at <= now)
+        !matches!(self.entries.body(key), Body::Waiting { .. })
+            && self.entries.pending(key, part).is_none_or(|pending| pending.stable_at <= now)
     }
 
     /// What is pending at or below the head: it blocks nobody.
@@ -85,12 +85,12 @@ impl Mirror {
             return;
         }
         for &(key, _) in &late {
-            self.entries[key as usize].late_since.get_or_insert(now);
+            self.entries.work_mut(key).late_since.get_or_insert(now);
         }
         let number = if let Some(shared) = staged.first {
             shared
         } else {
-            let oldest = late.iter().filter_map(|&(key, _)| self.entries[key as usize].late_since).min();
+            let oldest = late.iter().filter_map(|&(key, _)| self.entries.work(key)?.late_since).min();
             let waited = oldest.is_some_and(|since| now >= since.after(LATE_WAIT));
             let Some(next) = self.own_number().filter(|_| waited) else {
                 return;
@@ -100,8 +100,10 @@ impl Mirror {
             next
         };
         for (key, part) in late {
+            if let Some(work) = self.entries.work_if(key) {
+                work.late_since = None;
+            }
             self.stage(key, part, number, staged);
-            self.entries[key as usize].late_since = None;
         }
     }
 
@@ -114,31 +116,23 @@ impl Mirror {
 
     /// Turns one pending text into a message with the cursor `number`.
     fn stage(&mut self, key: Key, part: Part, number: u64, staged: &mut Staged) {
-        let entry = &mut self.entries[key as usize];
-        let unit = entry.unit_mut(part);
-        let Some(pending) = unit.pending.take() else { return };
-        let version = match (&pending.text, unit.exposed.is_some()) {
+        let before = self.entries.exposed(key, part);
+        let Some(pending) = self.entries.work_if(key).and_then(|work| work.pending[slot(part)].take()) else { return };
+        let version = match (&pending.text, before.is_some()) {
             (Some(_), false) => Version::Base,
             (Some(_), true) => Version::Edit,
             (None, _) => Version::Delete,
         };
-        let author = unit.exposed.map(|exposed| exposed.author);
+        let author = before.map(|exposed| exposed.author);
         let author = author.or_else(|| pending.text.as_ref().map(|text| text.from)).unwrap_or(Author::Bot);
-        let exposed = unit.exposed.get_or_insert(Exposed {
-            digest: None,
-            first: number,
-            edit: None,
-            delete: None,
-            author,
-            delivered: true,
-        });
-        exposed.digest = pending.digest;
-        exposed.delivered = true;
+        let first = Exposed { digest: None, first: number, edit: None, delete: None, author, delivered: true };
+        let mut exposed = Exposed { digest: pending.digest, delivered: true, ..before.unwrap_or(first) };
         match version {
             Version::Base => {}
             Version::Edit => exposed.edit = Some(number),
             Version::Delete => exposed.delete = Some(number),
         }
+        self.entries.set_exposed(key, part, exposed);
         let at = match (version, part) {
             (Version::Base, Part::Entry) => pending.body_at.unwrap_or(pending.seen_at),
             _ => pending.seen_at,
@@ -150,21 +144,21 @@ impl Mirror {
 
     /// The message that shows `text` of an exposed part, or its removal.
     fn message(&self, key: Key, part: Part, version: Version, number: u64, at: Wall, text: Option<Text>) -> Message {
-        let entry = &self.entries[key as usize];
         // A removal is from the base's author.
-        let author = entry.unit(part).exposed.map_or(Author::Bot, |exposed| exposed.author);
+        let author = self.entries.exposed(key, part).map_or(Author::Bot, |exposed| exposed.author);
         let (from, text, reply_to, meta) = match text {
             Some(text) => (text.from, text.text, text.reply_to, text.meta),
             None => (author, empty(), None, None),
         };
         let reply_to = reply_to.filter(|target| part == Part::Answer || self.is_message(target));
-        Message { number, seq: entry.seq, entry: entry.id.clone(), part, version, from, at, text, reply_to, meta }
+        let (seq, entry) = (self.entries.seq(key), self.entries.id(key));
+        Message { number, seq, entry, part, version, from, at, text, reply_to, meta }
     }
 
     fn is_message(&self, target: &crate::model::EntryId) -> bool {
-        self.by_id.get(target).is_some_and(|&key| {
-            let main = &self.entries[key as usize].main;
-            main.exposed.is_some() || main.pending.as_ref().is_some_and(|pending| pending.text.is_some())
+        self.entries.find(target).is_some_and(|key| {
+            self.entries.exposed(key, Part::Entry).is_some()
+                || self.entries.pending(key, Part::Entry).is_some_and(|pending| pending.text.is_some())
         })
     }
 
@@ -192,12 +186,11 @@ impl Mirror {
     }
 
     fn mark(&self, key: Key, part: Part) -> Option<Mark> {
-        let entry = &self.entries[key as usize];
-        let exposed = entry.unit(part).exposed?;
+        let exposed = self.entries.exposed(key, part)?;
         Some(Mark {
-            entry: entry.id.clone(),
+            entry: self.entries.id(key),
             part,
-            seq: entry.seq,
+            seq: self.entries.seq(key),
             digest: exposed.digest,
             first: exposed.first,
             edit: exposed.edit,
@@ -232,7 +225,7 @@ impl Mirror {
             return false;
         }
         // Behind the head nobody waits for a body, but after a restart the record doesn't open without the texts that it had.
-        if self.waiting.iter().any(|&(_, key)| self.entries[key as usize].number <= Some(c)) {
+        if self.waiting.iter().any(|&(_, key)| self.entries.number(key) <= Some(c)) {
             return false;
         }
         let (Some(mut messages), Some(generation)) = (self.opening.take(), self.generation) else {
@@ -247,11 +240,8 @@ impl Mirror {
     /// Delivers a text again as the index knows it: the base with its first cursor, or the latest revision with its own.
     pub(super) fn restore(&mut self, key: Key, part: Part, text: Text, body_at: Option<Wall>) {
         let at = body_at.unwrap_or(self.process_start);
-        let entry = &mut self.entries[key as usize];
-        let Some(exposed) = entry.unit_mut(part).exposed.as_mut() else {
-            return;
-        };
-        exposed.delivered = true;
+        let Some(exposed) = self.entries.exposed(key, part) else { return };
+        self.entries.set_exposed(key, part, Exposed { delivered: true, ..exposed });
         let (version, number) = match exposed.edit {
             // An edit below the delete mark was of the text before it; a text readable after a delete is always a later edit.
             Some(edit) => (Version::Edit, edit),
@@ -266,7 +256,7 @@ impl Mirror {
 
     /// The message of a delete mark, for a record that opens after a restart.
     pub(super) fn delete_message(&self, key: Key, part: Part, at: Wall) -> Option<Message> {
-        let number = self.entries[key as usize].unit(part).exposed?.delete?;
+        let number = self.entries.exposed(key, part)?.delete?;
         Some(self.message(key, part, Version::Delete, number, at, None))
     }
 
@@ -295,7 +285,7 @@ impl Mirror {
         }
         let from = self.staged_head.map_or(Some(0), |head| head.checked_add(1));
         let in_order = from.and_then(|from| self.group(from)).and_then(|(_, group)| {
-            let waits = |&(key, _): &(Key, Part)| matches!(self.entries[key as usize].body, Body::Waiting { .. });
+            let waits = |&(key, _): &(Key, Part)| matches!(self.entries.body(key), Body::Waiting { .. });
             if group.iter().any(waits) {
                 None
             } else {
@@ -304,8 +294,7 @@ impl Mirror {
         });
         let own_number = self.own_number();
         let late = self.behind().into_iter().filter_map(|(key, part)| {
-            let entry = &self.entries[key as usize];
-            match (entry.body, entry.late_since) {
+            match (self.entries.body(key), self.entries.work(key).and_then(|work| work.late_since)) {
                 (Body::Waiting { .. }, _) => None,
                 (_, Some(since)) => {
                     own_number.and_then(|_| self.stable_at(key, part).max(Some(since.after(LATE_WAIT))))
@@ -317,7 +306,7 @@ impl Mirror {
     }
 
     fn stable_at(&self, key: Key, part: Part) -> Option<Mono> {
-        self.entries[key as usize].unit(part).pending.as_ref().map(|pending| pending.stable_at)
+        self.entries.pending(key, part).map(|pending| pending.stable_at)
     }
 }
 

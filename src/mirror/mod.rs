@@ -10,6 +10,7 @@
 
 mod activity;
 mod batch;
+mod entries;
 mod expose;
 mod read;
 mod render;
@@ -19,9 +20,11 @@ mod unit;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+
+use hashbrown::{HashMap, HashSet};
 
 pub use activity::{Notice, SPACING as ACTIVITY_SPACING};
 pub use batch::{Batch, Digest, Mark, Stored};
@@ -31,7 +34,7 @@ use crate::model::{
     BodyRef, Cursor, Delete, EntryId, Harness, LiveState, Malformed, Message, Mono, Now, Part, Row, TurnFailure, Wall,
     Widget, base_id,
 };
-use unit::Unit;
+use entries::{Entries, Key};
 
 /// How long a text must stay unchanged before it is delivered.
 pub const QUIET: Duration = Duration::from_secs(1);
@@ -236,9 +239,7 @@ pub struct Mirror {
     stored: Stored,
     early: Vec<(Vec<Row>, Vec<Delete>)>,
 
-    rows: HashMap<u64, RowState>,
-    entries: Vec<EntryState>,
-    by_id: HashMap<EntryId, Key>,
+    entries: Entries,
     nonces: HashMap<u128, Key>,
     /// Everything pending, by number.
     order: BTreeSet<(u64, Key, Part)>,
@@ -272,40 +273,6 @@ pub struct Mirror {
     activity: activity::Board,
     counts: Counts,
     effects: Vec<Effect>,
-}
-
-type Key = u32;
-
-#[derive(Debug, Default)]
-struct RowState {
-    /// `None` while it is known from the index alone.
-    number: Option<u64>,
-    /// The entry that it carries.
-    entry: Option<Key>,
-}
-
-#[derive(Debug)]
-struct EntryState {
-    id: EntryId,
-    seq: u64,
-    /// The highest number known of it in this process.
-    number: Option<u64>,
-    main: Unit,
-    answer: Unit,
-    widget: Option<Arc<Widget>>,
-    body: Body,
-    nonce: Option<u128>,
-    /// Where it stands in `order`, by part.
-    registered: [Option<u64>; 2],
-    /// When it was first found ready but late.
-    late_since: Option<Mono>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Body {
-    Known,
-    Waiting { since: Mono },
-    Lost,
 }
 
 #[derive(Debug)]
@@ -358,9 +325,7 @@ impl Mirror {
             epoch: 0,
             stored,
             early: Vec::new(),
-            rows: HashMap::new(),
-            entries: Vec::new(),
-            by_id: HashMap::new(),
+            entries: Entries::default(),
             nonces: HashMap::new(),
             order: BTreeSet::new(),
             waiting: BTreeSet::new(),
@@ -485,11 +450,10 @@ impl Mirror {
         let Some(&key) = self.nonces.get(&nonce) else {
             return Echo::None;
         };
-        let entry = &self.entries[key as usize];
         match self.readable(key, Part::Entry) {
             Some((id, cursor)) => Echo::Exposed { id, cursor },
-            None if entry.main.exposed.is_some_and(|exposed| exposed.digest.is_some())
-                || entry.main.pending.as_ref().is_some_and(|pending| pending.text.is_some()) =>
+            None if self.entries.exposed(key, Part::Entry).is_some_and(|exposed| exposed.digest.is_some())
+                || self.entries.pending(key, Part::Entry).is_some_and(|pending| pending.text.is_some()) =>
             {
                 Echo::Seen
             }
@@ -500,8 +464,8 @@ impl Mirror {
     /// The widget of an entry, if it has one.
     #[must_use]
     pub fn widget(&self, entry: &EntryId) -> Option<WidgetState> {
-        let &key = self.by_id.get(entry)?;
-        let widget = self.entries[key as usize].widget.clone()?;
+        let key = self.entries.find(entry)?;
+        let widget = self.entries.work(key)?.widget.clone()?;
         Some(WidgetState { widget, answer: self.readable(key, Part::Answer) })
     }
 
@@ -513,36 +477,16 @@ impl Mirror {
 
     /// The base message of a text, where a host can read it (or could before a restart).
     fn readable(&self, key: Key, part: Part) -> Option<(String, Cursor)> {
-        let entry = &self.entries[key as usize];
-        let exposed = entry.unit(part).readable()?;
+        let exposed = self.entries.exposed(key, part).filter(|exposed| exposed.digest.is_some())?;
         let generation = self.generation?;
         // The base stays readable while a revision of it is committed.
         let shown = exposed.delivered && self.ready() && self.head.is_some_and(|head| exposed.first <= head);
-        shown.then(|| (base_id(generation, &entry.id, part), Cursor { generation, number: exposed.first }))
+        shown.then(|| (base_id(generation, &self.entries.id(key), part), Cursor { generation, number: exposed.first }))
     }
 
     fn marks_high(&self) -> Option<u64> {
-        self.entries
-            .iter()
-            .flat_map(|entry| [&entry.main, &entry.answer])
-            .filter_map(|unit| unit.exposed.as_ref())
-            .map(unit::Exposed::highest)
-            .max()
-    }
-}
-
-impl EntryState {
-    fn unit(&self, part: Part) -> &Unit {
-        match part {
-            Part::Entry => &self.main,
-            Part::Answer => &self.answer,
-        }
-    }
-
-    fn unit_mut(&mut self, part: Part) -> &mut Unit {
-        match part {
-            Part::Entry => &mut self.main,
-            Part::Answer => &mut self.answer,
-        }
+        let parts = |key| [(key, Part::Entry), (key, Part::Answer)];
+        let exposed = |(key, part)| self.entries.exposed(key, part);
+        self.entries.keys().flat_map(parts).filter_map(exposed).map(|exposed| exposed.highest()).max()
     }
 }

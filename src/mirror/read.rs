@@ -1,8 +1,9 @@
 //! Full reads and generations: which answers count, when a read is complete, what its absences prove.
 
-use std::collections::HashSet;
+use hashbrown::HashSet;
 
-use super::{Effect, EntryState, Key, Mirror, PageQuery, READ_STARTS, Read, Source};
+use super::entries::{Body, Key};
+use super::{Effect, Mirror, PageQuery, READ_STARTS, Read, Source};
 use crate::model::{Delete, Now, Part, Row};
 
 impl Mirror {
@@ -95,12 +96,10 @@ impl Mirror {
         let c = read.c.unwrap_or(0);
         if !read.torn {
             let counts_to = if read.live { u64::MAX } else { c };
-            let gone: Vec<Key> = (0..)
-                .zip(&self.entries)
-                .filter(|(_, entry)| entry.is_something())
-                .filter(|(_, entry)| !read.seen.contains(&entry.seq) && !read.touched.contains(&entry.seq))
-                .filter(|(_, entry)| entry.known_number().is_some_and(|number| number <= counts_to))
-                .map(|(key, _)| key)
+            let unseen = |seq| !read.seen.contains(&seq) && !read.touched.contains(&seq);
+            let gone: Vec<Key> = (self.entries.keys())
+                .filter(|&key| unseen(self.entries.seq(key)) && self.is_something(key))
+                .filter(|&key| self.known_number(key).is_some_and(|number| number <= counts_to))
                 .collect();
             // Above all that was streamed: the service gave the deletion such a number, which we don't know.
             let number = match self.staged_head {
@@ -108,10 +107,7 @@ impl Mirror {
                 _ => c,
             };
             for key in gone {
-                let seq = self.entries[key as usize].seq;
-                if let Some(row) = self.rows.get_mut(&seq).filter(|row| row.entry == Some(key)) {
-                    row.entry = None;
-                }
+                self.entries.release(self.entries.seq(key), key);
                 self.unmessage(now, key, number, Source::Read);
             }
         }
@@ -141,9 +137,7 @@ impl Mirror {
     fn reset(&mut self, now: Now, generation: u64) {
         self.epoch += 1;
         self.generation = Some(generation);
-        self.rows.clear();
         self.entries.clear();
-        self.by_id.clear();
         self.nonces.clear();
         self.order.clear();
         self.waiting.clear();
@@ -214,22 +208,21 @@ impl Mirror {
             self.clear_owed = true;
         }
         for (_, mark) in stored.marks.into_iter().filter(|(of, _)| *of == generation) {
-            let key = self.key_for(&mark.entry, mark.seq);
+            let key = self.entries.key_for(&mark.entry, mark.seq);
             if self.clear_owed {
                 self.moved.insert(key);
             }
             self.staged_head = self.staged_head.max(Some(mark.highest()));
-            let entry = &mut self.entries[key as usize];
-            entry.seq = mark.seq;
-            self.rows.entry(mark.seq).or_default().entry = Some(key);
-            entry.unit_mut(mark.part).exposed = Some(super::unit::Exposed {
+            self.entries.carry(mark.seq, None, key);
+            let exposed = super::unit::Exposed {
                 digest: mark.digest,
                 first: mark.first,
                 edit: mark.edit,
                 delete: mark.delete,
                 author: mark.author,
                 delivered: false,
-            });
+            };
+            self.entries.set_exposed(key, mark.part, exposed);
             if mark.delete.is_some() {
                 let message = self.delete_message(key, mark.part, self.process_start);
                 self.opening.get_or_insert_default().extend(message);
@@ -237,23 +230,18 @@ impl Mirror {
         }
         self.head = self.staged_head;
     }
-}
 
-impl EntryState {
     /// Whether a read's silence would say something of it.
-    fn is_something(&self) -> bool {
+    fn is_something(&self, key: Key) -> bool {
         [Part::Entry, Part::Answer].into_iter().any(|part| {
-            let unit = self.unit(part);
-            unit.pending.is_some() || unit.exposed.is_some_and(|exposed| exposed.digest.is_some())
-        }) || self.body != super::Body::Known
+            self.entries.pending(key, part).is_some()
+                || self.entries.exposed(key, part).is_some_and(|exposed| exposed.digest.is_some())
+        }) || self.entries.body(key) != Body::Known
     }
 
     /// The highest number known of it, from this process or the index.
-    pub(super) fn known_number(&self) -> Option<u64> {
-        let marks = [&self.main, &self.answer]
-            .into_iter()
-            .filter_map(|unit| unit.exposed.as_ref())
-            .map(super::unit::Exposed::highest);
-        self.number.or_else(|| marks.max())
+    fn known_number(&self, key: Key) -> Option<u64> {
+        let marks = [Part::Entry, Part::Answer].into_iter().filter_map(|part| self.entries.exposed(key, part));
+        self.entries.number(key).or_else(|| marks.map(|exposed| exposed.highest()).max())
     }
 }

@@ -1,11 +1,13 @@
 //! Rows and entries: which version counts, which row carries an entry, what a change of either means for its texts.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use hashbrown::HashMap;
+
+use super::entries::{Body, Key, slot};
 use super::render::{Rendered, render};
-use super::unit::{Unit, Want};
-use super::{Body, Effect, EntryState, FetchQuery, Key, Mirror, QUIET, Source};
+use super::unit::Want;
+use super::{Effect, FetchQuery, Mirror, QUIET, Source};
 use crate::model::{BodyRef, Content, Delete, EntryId, Malformed, Now, Part, Row, RowBody, Wall};
 
 enum Op {
@@ -54,15 +56,14 @@ impl Mirror {
     }
 
     fn apply_delete(&mut self, now: Now, delete: &Delete) {
-        let row = self.rows.entry(delete.seq).or_default();
+        let row = self.entries.row(delete.seq);
         if row.number.is_some_and(|known| known >= delete.number) {
             return;
         }
-        row.number = Some(delete.number);
-        let carried = row.entry.take();
-        let named = delete.entry_id.as_ref().and_then(|id| self.by_id.get(id)).copied();
+        self.entries.empty_row(delete.seq, Some(delete.number));
+        let named = delete.entry_id.as_ref().and_then(|id| self.entries.find(id));
         // An entry that another row carries by now goes on there: this row was forgotten.
-        let Some(key) = carried.or(named).filter(|&key| self.entries[key as usize].seq == delete.seq) else {
+        let Some(key) = row.entry.or(named).filter(|&key| self.entries.seq(key) == delete.seq) else {
             return;
         };
         // The number of the removal is the row's, not the entry's: a read may still find the entry in another row with a smaller one.
@@ -70,10 +71,10 @@ impl Mirror {
     }
 
     fn apply_row(&mut self, now: Now, row: Row, source: Source, brought: &Brought) {
-        let known = self.rows.get(&row.seq).and_then(|state| state.number);
-        if let Some(known) = known
+        let state = self.entries.row(row.seq);
+        if let Some(known) = state.number
             && row.number <= known
-            && !(row.number == known && self.counts_again(&row, source))
+            && !(row.number == known && self.counts_again(&row, state.entry, source))
         {
             return;
         }
@@ -81,26 +82,21 @@ impl Mirror {
             self.skipped(row.seq, malformed);
             return;
         }
-        let id = self.identity(&row);
-        let key = self.by_id.get(&id).copied();
-        let carried = self.rows.get(&row.seq).and_then(|state| state.entry);
-        if let Some(old) = carried.filter(|&old| Some(old) != key) {
+        let id = self.identity(&row, state.entry);
+        let key = self.entries.find(&id);
+        if let Some(old) = state.entry.filter(|&old| Some(old) != key) {
             self.displaced(now, old, &row, source, brought);
         }
-        let state = self.rows.entry(row.seq).or_default();
-        state.number = Some(row.number);
-        state.entry = None;
-        if let Some(key) = key {
-            let entry = &self.entries[key as usize];
-            if entry.seq != row.seq && entry.number.is_some_and(|number| (number, entry.seq) > (row.number, row.seq)) {
-                // The entry is carried on by another row with a higher number; this one is forgotten.
-                return;
-            }
-        }
-        if key.is_none() && matches!(row.body, RowBody::Nothing) {
+        // The entry is carried on by another row with a higher number; this one is forgotten.
+        let elsewhere = key.is_some_and(|key| {
+            let (number, seq) = (self.entries.number(key), self.entries.seq(key));
+            seq != row.seq && number.is_some_and(|number| (number, seq) > (row.number, row.seq))
+        });
+        if elsewhere || key.is_none() && matches!(row.body, RowBody::Nothing) {
+            self.entries.empty_row(row.seq, Some(row.number));
             return;
         }
-        let key = self.key_for(&id, row.seq);
+        let key = key.unwrap_or_else(|| self.entries.key_for(&id, row.seq));
         self.carry(key, &row);
         match row.body {
             RowBody::Entry(body) => {
@@ -120,20 +116,16 @@ impl Mirror {
 
     /// The entry that a row holds. A version without its body and without an id is taken for what the row carries already: only the body could tell
     /// otherwise.
-    fn identity(&self, row: &Row) -> EntryId {
-        let carried = self.rows.get(&row.seq).and_then(|state| state.entry);
+    fn identity(&self, row: &Row, carried: Option<Key>) -> EntryId {
         match (&row.body, carried) {
-            (RowBody::Unfetched { .. } | RowBody::Nothing, Some(key)) if row.entry_id.is_none() => {
-                self.entries[key as usize].id.clone()
-            }
+            (RowBody::Unfetched { .. } | RowBody::Nothing, Some(key)) if row.entry_id.is_none() => self.entries.id(key),
             _ => row.id(),
         }
     }
 
     /// Whether a version that is known already still says something: its body was missing, or the Bot's harness changed since it was read.
-    fn counts_again(&self, row: &Row, source: Source) -> bool {
-        let carried = self.rows.get(&row.seq).and_then(|state| state.entry);
-        let body = carried.map_or(Body::Known, |key| self.entries[key as usize].body);
+    fn counts_again(&self, row: &Row, carried: Option<Key>, source: Source) -> bool {
+        let body = carried.map_or(Body::Known, |key| self.entries.body(key));
         let again = source == Source::Read && self.read.as_ref().is_some_and(|read| read.render_again);
         if matches!(row.body, RowBody::Unfetched { .. }) {
             // A body that was given up is asked for again with each full read, or with the replay that brings what is above its C; one that was
@@ -146,51 +138,49 @@ impl Mirror {
 
     /// A row took another entry: the one it carried is deleted, unless this frame brings it in another row.
     fn displaced(&mut self, now: Now, old: Key, row: &Row, source: Source, brought: &Brought) {
-        let entry = &self.entries[old as usize];
-        let elsewhere = brought.get(&entry.id).is_some_and(|&(number, seq)| {
+        if self.entries.seq(old) != row.seq {
+            return;
+        }
+        let elsewhere = brought.get(&self.entries.id(old)).is_some_and(|&(number, seq)| {
             // A version that will be skipped, because its row is known to have gone on, brings nothing.
-            let newer = self.rows.get(&seq).and_then(|state| state.number).is_none_or(|known| number > known);
-            newer && seq != row.seq && entry.number.is_none_or(|known| number > known)
+            let newer = self.entries.row(seq).number.is_none_or(|known| number > known);
+            newer && seq != row.seq && self.entries.number(old).is_none_or(|known| number > known)
         });
-        if entry.seq == row.seq && !elsewhere {
+        if !elsewhere {
             self.unmessage(now, old, row.number, source);
         }
     }
 
     /// The row carries the entry from now on; a row that carried it before is forgotten without a delete.
     fn carry(&mut self, key: Key, row: &Row) {
-        let entry = &mut self.entries[key as usize];
-        let before = std::mem::replace(&mut entry.seq, row.seq);
-        entry.number = entry.number.max(Some(row.number));
-        if before != row.seq {
-            if let Some(state) = self.rows.get_mut(&before).filter(|state| state.entry == Some(key)) {
-                state.entry = None;
-            }
-            if entry.main.exposed.is_some() || entry.answer.exposed.is_some() {
-                self.moved.insert(key);
-            }
+        let moves = self.entries.seq(key) != row.seq;
+        self.entries.carry(row.seq, Some(row.number), key);
+        if moves && [Part::Entry, Part::Answer].into_iter().any(|part| self.entries.exposed(key, part).is_some()) {
+            self.moved.insert(key);
         }
-        self.rows.entry(row.seq).or_default().entry = Some(key);
     }
 
     /// The entry's text is known.
     fn known(&mut self, now: Now, key: Key, number: u64, rendered: Rendered, body_at: Option<Wall>, source: Source) {
         let seen = self.seen(now, body_at, source);
         self.set_body(key, Body::Known);
-        let entry = &mut self.entries[key as usize];
-        entry.widget = rendered.widget;
+        match (rendered.widget, self.entries.work_if(key)) {
+            (widget, Some(work)) => work.widget = widget,
+            (Some(widget), None) => self.entries.work_mut(key).widget = Some(widget),
+            (None, None) => {}
+        }
         if let Some(nonce) = rendered.nonce.as_deref().and_then(nonce_bits) {
-            entry.nonce = Some(nonce);
+            self.entries.work_mut(key).nonce = Some(nonce);
             self.nonces.insert(nonce, key);
         }
         let answer = rendered.answer.map(|text| super::Text {
             from: crate::model::Author::Account,
             text,
-            reply_to: Some(entry.id.clone()),
+            reply_to: Some(self.entries.id(key)),
             meta: None,
         });
-        let main = entry.main.want(rendered.main.as_ref(), number, now.mono, QUIET, (seen, body_at));
-        let reply = entry.answer.want(answer.as_ref(), number, now.mono, QUIET, (seen, None));
+        let main = self.want(key, Part::Entry, rendered.main.as_ref(), number, now.mono, QUIET, (seen, body_at));
+        let reply = self.want(key, Part::Answer, answer.as_ref(), number, now.mono, QUIET, (seen, None));
         self.register(key);
         for (part, want, text) in [(Part::Entry, main, rendered.main), (Part::Answer, reply, answer)] {
             if let (Want::Restore, Some(text)) = (want, text) {
@@ -201,22 +191,21 @@ impl Mirror {
 
     /// The entry has a version whose text isn't here.
     fn unfetched(&mut self, now: Now, key: Key, at: BodyRef, kind: Arc<str>) {
-        if self.entries[key as usize].body == Body::Known {
+        if self.entries.body(key) == Body::Known {
             // The time runs from the first version without a text; what was lost holds nobody up again.
             self.set_body(key, Body::Waiting { since: now.mono });
         }
-        let entry = &mut self.entries[key as usize];
-        let number = entry.number.unwrap_or(0);
-        for unit in [&mut entry.main, &mut entry.answer] {
-            if let Some(pending) = unit.pending.as_mut() {
+        let number = self.entries.number(key).unwrap_or(0);
+        if let Some(work) = self.entries.work_if(key) {
+            for pending in work.pending.iter_mut().flatten() {
                 pending.number = pending.number.max(number);
             }
         }
         let query = FetchQuery {
             epoch: self.epoch,
-            seq: entry.seq,
+            seq: self.entries.seq(key),
             number,
-            entry_id: entry.id.clone(),
+            entry_id: self.entries.id(key),
             at,
             kind,
             generation: self.generation,
@@ -231,9 +220,9 @@ impl Mirror {
             return;
         }
         let waiting = |mirror: &Self| {
-            let key = mirror.rows.get(&query.seq)?.entry?;
-            let entry = &mirror.entries[key as usize];
-            (entry.body != Body::Known && entry.number == Some(query.number)).then_some(key)
+            let key = mirror.entries.row(query.seq).entry?;
+            let entries = &mirror.entries;
+            (entries.body(key) != Body::Known && entries.number(key) == Some(query.number)).then_some(key)
         };
         let Some(row) = row.filter(|row| row.seq == query.seq) else {
             if let Some(key) = waiting(self) {
@@ -261,7 +250,7 @@ impl Mirror {
 
     fn skipped(&mut self, seq: u64, malformed: Malformed) {
         self.skip(malformed);
-        if let Some(key) = self.rows.get(&seq).and_then(|state| state.entry) {
+        if let Some(key) = self.entries.row(seq).entry {
             // If its body was waited for: it came and says nothing.
             self.lose(key);
         }
@@ -283,7 +272,11 @@ impl Mirror {
 
     /// Keeps `waiting` in step with the entry's body.
     fn set_body(&mut self, key: Key, body: Body) {
-        let before = std::mem::replace(&mut self.entries[key as usize].body, body);
+        let before = self.entries.body(key);
+        if before == body {
+            return;
+        }
+        self.entries.set_body(key, body);
         if let Body::Waiting { since } = before {
             self.waiting.remove(&(since, key));
         }
@@ -294,9 +287,8 @@ impl Mirror {
 
     /// Gives a body up: it is no longer in the way.
     pub(super) fn lose(&mut self, key: Key) {
-        let entry = &self.entries[key as usize];
-        let Body::Waiting { .. } = entry.body else { return };
-        let seq = entry.seq;
+        let Body::Waiting { .. } = self.entries.body(key) else { return };
+        let seq = self.entries.seq(key);
         self.set_body(key, Body::Lost);
         self.counts.lost += 1;
         self.effects.push(Effect::Lost { seq });
@@ -307,61 +299,43 @@ impl Mirror {
     pub(super) fn unmessage(&mut self, now: Now, key: Key, number: u64, source: Source) {
         let seen = self.seen(now, None, source);
         self.set_body(key, Body::Known);
-        let entry = &mut self.entries[key as usize];
-        entry.widget = None;
-        for unit in [&mut entry.main, &mut entry.answer] {
-            unit.want(None, number, now.mono, QUIET, (seen, None));
+        for part in [Part::Entry, Part::Answer] {
+            self.want(key, part, None, number, now.mono, QUIET, (seen, None));
         }
-        if let Some(nonce) = entry.nonce.take()
-            && self.nonces.get(&nonce) == Some(&key)
-        {
-            // Another entry may be the echo by now.
-            self.nonces.remove(&nonce);
+        if let Some(work) = self.entries.work_if(key) {
+            work.widget = None;
+            if let Some(nonce) = work.nonce.take()
+                && self.nonces.get(&nonce) == Some(&key)
+            {
+                // Another entry may be the echo by now.
+                self.nonces.remove(&nonce);
+            }
         }
         self.register(key);
     }
 
-    /// The key of an entry, new if need be.
-    pub(super) fn key_for(&mut self, id: &EntryId, seq: u64) -> Key {
-        if let Some(&key) = self.by_id.get(id) {
-            return key;
-        }
-        // 2^32 entries of one Bot would need more memory than any machine this runs on has.
-        let key = Key::try_from(self.entries.len()).unwrap_or(Key::MAX);
-        self.entries.push(EntryState {
-            id: id.clone(),
-            seq,
-            number: None,
-            main: Unit::default(),
-            answer: Unit::default(),
-            widget: None,
-            body: Body::Known,
-            nonce: None,
-            registered: [None, None],
-            late_since: None,
-        });
-        self.by_id.insert(id.clone(), key);
-        key
-    }
-
     /// Keeps `order` in step with the entry's state. What waits for a body behind the head holds nobody up and isn't listed.
     pub(super) fn register(&mut self, key: Key) {
-        let entry = &mut self.entries[key as usize];
-        let waiting = matches!(entry.body, Body::Waiting { .. }) && entry.number > self.staged_head;
-        for (slot, part) in [Part::Entry, Part::Answer].into_iter().enumerate() {
-            let pending = entry.unit(part).pending.as_ref().map(|pending| pending.number);
-            let at = if waiting && part == Part::Entry { entry.number } else { pending };
-            if entry.registered[slot] != at {
-                if let Some(old) = entry.registered[slot] {
+        let waiting = matches!(self.entries.body(key), Body::Waiting { .. });
+        let number = self.entries.number(key);
+        let waits = waiting && number > self.staged_head;
+        let Some(work) = self.entries.work_if(key) else { return };
+        for part in [Part::Entry, Part::Answer] {
+            let pending = work.pending[slot(part)].as_ref().map(|pending| pending.number);
+            let at = if waits && part == Part::Entry { number } else { pending };
+            let registered = &mut work.registered[slot(part)];
+            if *registered != at {
+                if let Some(old) = *registered {
                     self.order.remove(&(old, key, part));
                 }
                 if let Some(new) = at {
                     self.order.insert((new, key, part));
                 }
-                entry.registered[slot] = at;
-                entry.late_since = None;
+                *registered = at;
+                work.late_since = None;
             }
         }
+        self.entries.rest(key);
     }
 }
 

@@ -1,10 +1,13 @@
 //! One text of an entry: what it should read as, and what was exposed of it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use super::Mirror;
 use super::batch::Digest;
+use super::entries::{Key, slot};
 use super::render::Text;
-use crate::model::{Author, Mono, Wall};
+use crate::model::{Author, Mono, Part, Wall};
 
 /// A text that isn't exposed as it should be.
 #[derive(Clone, Debug)]
@@ -41,14 +44,7 @@ impl Exposed {
     }
 }
 
-/// One text of an entry.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Unit {
-    pub(super) pending: Option<Box<Pending>>,
-    pub(super) exposed: Option<Exposed>,
-}
-
-/// What [`Unit::want`] decided.
+/// What [`Mirror::want`] decided.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Want {
     /// As exposed (or never exposed and not wanted).
@@ -59,31 +55,37 @@ pub(super) enum Want {
     Pending,
 }
 
-impl Unit {
-    /// The unit should read as `text` from the row's version `number` on.
+impl Mirror {
+    /// The part should read as `text` from the row's version `number` on.
     ///
     /// A pending text that comes again with a higher number moves its number and keeps its second; another text starts the second again.
+    #[expect(clippy::too_many_arguments, reason = "each says another thing of the one text")]
     pub(super) fn want(
         &mut self,
+        key: Key,
+        part: Part,
         text: Option<&Text>,
         number: u64,
         now: Mono,
-        quiet: std::time::Duration,
+        quiet: Duration,
         seen: (Wall, Option<Wall>),
     ) -> Want {
         let digest = text.map(|text| Digest::of(&text.text));
-        let settled = self.exposed.map_or(digest.is_none(), |exposed| exposed.digest == digest);
+        let exposed = self.entries.exposed(key, part);
+        let settled = exposed.map_or(digest.is_none(), |exposed| exposed.digest == digest);
         if settled {
-            self.pending = None;
-            return match &self.exposed {
+            if let Some(work) = self.entries.work_if(key) {
+                work.pending[slot(part)] = None;
+            }
+            return match exposed {
                 Some(exposed) if !exposed.delivered && digest.is_some() => Want::Restore,
                 _ => Want::Settled,
             };
         }
-        match &mut self.pending {
+        match &mut self.entries.work_mut(key).pending[slot(part)] {
             Some(pending) if pending.digest == digest => pending.number = pending.number.max(number),
-            _ => {
-                self.pending = Some(Box::new(Pending {
+            place => {
+                *place = Some(Box::new(Pending {
                     number,
                     text: text.cloned(),
                     digest,
@@ -94,11 +96,6 @@ impl Unit {
             }
         }
         Want::Pending
-    }
-
-    /// The text that a person can read of it now, if any.
-    pub(super) fn readable(&self) -> Option<&Exposed> {
-        self.exposed.as_ref().filter(|exposed| exposed.digest.is_some())
     }
 }
 

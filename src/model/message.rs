@@ -36,12 +36,17 @@ impl Message {
     /// Sort key inside a record.
     #[must_use]
     pub fn order(&self) -> (u64, u8, u64) {
-        let class = match (self.version, self.part) {
+        (self.number, Self::class(self.version, self.part), self.seq)
+    }
+
+    /// Its place among the messages of one number: deletes, then entries, then answers.
+    #[must_use]
+    pub fn class(version: Version, part: Part) -> u8 {
+        match (version, part) {
             (Version::Delete, _) => 0,
             (_, Part::Entry) => 1,
             (_, Part::Answer) => 2,
-        };
-        (self.number, class, self.seq)
+        }
     }
 
     /// The id of the base message that this one is, or is about.

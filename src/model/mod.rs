@@ -9,6 +9,7 @@ mod entry;
 mod ids;
 mod message;
 mod time;
+pub mod varint;
 
 pub use activity::{Activity, LiveActivity, LiveState, TurnFailure};
 pub use bot::{Account, Bot, Harness};

@@ -1,6 +1,9 @@
 //! The exposed messages of one record, and their pages.
 
+mod shelf;
+
 use crate::model::{Message, Part, Version};
+use shelf::{Packed, Place, Shelf};
 
 /// A page ends before this much text, in bytes of UTF-8.
 pub const PAGE_BYTES: usize = 4 * 1024 * 1024;
@@ -40,7 +43,15 @@ pub struct Page {
 pub struct Transcript {
     generation: u64,
     head: Option<u64>,
-    messages: Vec<Message>,
+    slots: Vec<Slot>,
+    shelf: Shelf,
+}
+
+/// A message: its number, for the searches, and where the rest of it lies.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    number: u64,
+    place: Place,
 }
 
 impl Transcript {
@@ -48,9 +59,10 @@ impl Transcript {
     #[must_use]
     pub fn new(generation: u64, mut messages: Vec<Message>, head: Option<u64>) -> Self {
         messages.sort_by_key(Message::order);
-        messages.shrink_to_fit();
-        let head = head.max(messages.last().map(|message| message.number));
-        Self { generation, head, messages }
+        let mut transcript =
+            Self { generation, head, slots: Vec::with_capacity(messages.len()), shelf: Shelf::default() };
+        transcript.insert(messages);
+        transcript
     }
 
     /// Its generation.
@@ -68,13 +80,13 @@ impl Transcript {
     /// How many messages it holds.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.messages.len()
+        self.slots.len()
     }
 
     /// Whether it holds none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.messages.is_empty()
+        self.slots.is_empty()
     }
 
     /// Adds messages and moves the head forward; a head that isn't further changes nothing.
@@ -86,13 +98,14 @@ impl Transcript {
     /// Adds messages wherever they belong. Those above all others cost O(1); one below the head (a late body) moves what is above it.
     pub fn insert(&mut self, messages: Vec<Message>) {
         for message in messages {
-            let order = message.order();
-            self.head = self.head.max(Some(message.number));
-            if self.messages.last().is_none_or(|last| last.order() <= order) {
-                self.messages.push(message);
+            let (order, number) = (message.order(), message.number);
+            self.head = self.head.max(Some(number));
+            let slot = Slot { number, place: self.shelf.put(message) };
+            if self.slots.last().is_none_or(|last| self.order(last) <= order) {
+                self.slots.push(slot);
             } else {
-                let place = self.messages.partition_point(|held| held.order() <= order);
-                self.messages.insert(place, message);
+                let place = self.slots.partition_point(|held| self.order(held) <= order);
+                self.slots.insert(place, slot);
             }
         }
     }
@@ -104,16 +117,16 @@ impl Transcript {
     #[must_use]
     pub fn page(&self, span: Span, limit: usize) -> Page {
         let (start, end) = match span {
-            Span::Newest => self.backward(self.messages.len(), limit),
+            Span::Newest => self.backward(self.slots.len(), limit),
             Span::Before(number) => self.backward(self.first_at_least(number), limit),
             Span::After(number) => self.forward(self.first_at_least(number.saturating_add(1)), limit),
         };
         Page {
             generation: self.generation,
-            messages: self.messages[start..end].to_vec(),
+            messages: self.slots[start..end].iter().map(|slot| self.message(slot)).collect(),
             head: self.head,
             more_before: start > 0,
-            more_after: end < self.messages.len(),
+            more_after: end < self.slots.len(),
         }
     }
 
@@ -121,26 +134,37 @@ impl Transcript {
     ///
     /// Goes from the newest down: people answer what was said last.
     #[must_use]
-    pub fn find(&self, id: &str) -> Option<&Message> {
+    pub fn find(&self, id: &str) -> Option<Message> {
         let wanted = ParsedId::parse(id)?;
         if wanted.generation != self.generation {
             return None;
         }
-        self.messages.iter().rev().find(|message| wanted.names(message, self.generation))
+        let may_be = |slot: &&Slot| wanted.may_be(&self.shelf.get(slot.place));
+        self.slots.iter().rev().filter(may_be).map(|slot| self.message(slot)).find(|message| {
+            // Escaping is undone by nobody: the id as it would be written decides.
+            message.id(self.generation) == wanted.id
+        })
+    }
+
+    fn message(&self, slot: &Slot) -> Message {
+        self.shelf.get(slot.place).message(slot.number)
+    }
+
+    fn order(&self, slot: &Slot) -> (u64, u8, u64) {
+        self.shelf.get(slot.place).order(slot.number)
     }
 
     /// Index of the first message whose number is at least `number`.
     fn first_at_least(&self, number: u128) -> usize {
-        self.messages.partition_point(|message| u128::from(message.number) < number)
+        self.slots.partition_point(|slot| u128::from(slot.number) < number)
     }
 
     fn forward(&self, start: usize, limit: usize) -> (usize, usize) {
         let mut end = start;
         let mut bytes = 0;
-        while end < self.messages.len() && end - start < limit {
-            let number = self.messages[end].number;
-            let group = self.messages[end..].iter().take_while(|m| m.number == number);
-            let (count, size) = group.fold((0, 0), |(count, size), m| (count + 1, size + m.text.len()));
+        while end < self.slots.len() && end - start < limit {
+            let number = self.slots[end].number;
+            let (count, size) = self.measure(self.slots[end..].iter().take_while(|slot| slot.number == number));
             if end > start && bytes + size >= PAGE_BYTES {
                 break;
             }
@@ -154,9 +178,9 @@ impl Transcript {
         let mut start = end;
         let mut bytes = 0;
         while start > 0 && end - start < limit {
-            let number = self.messages[start - 1].number;
-            let group = self.messages[..start].iter().rev().take_while(|m| m.number == number);
-            let (count, size) = group.fold((0, 0), |(count, size), m| (count + 1, size + m.text.len()));
+            let number = self.slots[start - 1].number;
+            let group = self.slots[..start].iter().rev().take_while(|slot| slot.number == number);
+            let (count, size) = self.measure(group);
             if start < end && bytes + size >= PAGE_BYTES {
                 break;
             }
@@ -164,6 +188,11 @@ impl Transcript {
             start -= count;
         }
         (start, end)
+    }
+
+    /// How many messages, and how much text.
+    fn measure<'a>(&self, group: impl Iterator<Item = &'a Slot>) -> (usize, usize) {
+        group.fold((0, 0), |(count, size), slot| (count + 1, size + self.shelf.get(slot.place).size()))
     }
 }
 
@@ -194,16 +223,12 @@ impl<'a> ParsedId<'a> {
         Some(Self { id, generation, entry, part, version })
     }
 
-    fn names(&self, message: &Message, generation: u64) -> bool {
-        message.part == self.part
-            && message.version == self.version
-            && self.may_be(message.entry.as_str())
-            && message.id(generation) == self.id
-    }
-
-    /// A cheap no for nearly every other entry: the last byte of an id survives escaping unless it is a `:`.
-    fn may_be(&self, entry: &str) -> bool {
-        entry.ends_with(':') || entry.as_bytes().last() == self.entry.as_bytes().last()
+    /// A cheap no for nearly every other message: the last byte of an id survives escaping unless it is a `:`.
+    fn may_be(&self, message: &Packed<'_>) -> bool {
+        let entry = message.entry();
+        message.part() == self.part
+            && message.version() == self.version
+            && (entry.ends_with(b":") || entry.last() == self.entry.as_bytes().last())
     }
 }
 

@@ -427,7 +427,7 @@ impl Handle {
         };
         let message = held.transcript.as_ref().and_then(|transcript| transcript.find(id));
         let message = message.ok_or(PostRefusal::UnknownReply)?;
-        Ok(Some(ReplyTarget { entry: message.entry.clone(), part: message.part }))
+        Ok(Some(ReplyTarget { entry: message.entry, part: message.part }))
     }
 
     /// Begins a sign-in, or gives the pending one's link. The inner error is the loop's reason.

@@ -128,7 +128,7 @@ fn every_message_is_found_by_its_own_id_and_by_no_other() {
     }
     let transcript = Transcript::new(7, messages.clone(), None);
     for message in &messages {
-        assert_eq!(transcript.find(&message.id(7)), Some(message));
+        assert_eq!(transcript.find(&message.id(7)), Some(message.clone()));
         assert_eq!(transcript.find(&message.id(8)), None);
     }
     for id in [
