@@ -28,7 +28,7 @@ function fail(message) {
 
 /** Builds the binary and gives its path. */
 function build(debug) {
-  const args = ['build', '--locked', '--bin', 'coda-grok-bot', '--message-format=json-render-diagnostics', ...(debug ? [] : ['--release'])];
+  const args = ['build', '--locked', '--no-default-features', '--bin', 'coda-grok-bot', '--message-format=json-render-diagnostics', ...(debug ? [] : ['--release'])];
   const done = spawnSync('cargo', args, { cwd: ROOT, encoding: 'utf8', stdio: ['ignore', 'pipe', 'inherit'], maxBuffer: 1 << 28 });
   if (done.status !== 0) fail('cargo build failed');
   // The path comes from cargo: a target folder may lie anywhere.

@@ -11,10 +11,12 @@ pub mod index;
 pub mod mirror;
 pub mod model;
 pub mod platform;
+#[cfg(feature = "preview")]
 pub mod preview;
 pub mod records;
 pub mod rpc;
 pub mod service;
+#[cfg(feature = "preview")]
 pub mod simulate;
 pub mod upstream;
 pub mod watch;

@@ -9,8 +9,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::bots::{failure_words, line, title};
-use super::serve::{start, with_signals};
-use super::{Outcome, Problem, config, terminal};
+use super::serve::with_signals;
+use super::simulate;
+use super::{Outcome, Problem, terminal};
 use crate::config::Config;
 use crate::host::message_id;
 use crate::model::{Message, Meta, Part, RecordId, Version, Widget};
@@ -25,9 +26,9 @@ const HELP: &str = "输入文字并回车：发给当前 Bot。  /1 /2 …：换
 const FIRST: usize = 6;
 
 pub(super) async fn demo() -> Outcome {
-    let service = start(Options::demo()).await?;
+    let service = simulate::start(Options::demo()).await?;
     let folder = Folder::new();
-    let config = config(Some(folder.0.clone()), Some(&service))?;
+    let config = simulate::config(Some(folder.0.clone()), &service)?;
     let outcome = run(&config).await;
     service.stop().await;
     outcome

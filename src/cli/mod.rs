@@ -3,10 +3,14 @@
 //! stdout is data (or, under `serve`, the protocol alone); everything else goes to stderr.
 
 mod bots;
+#[cfg(feature = "preview")]
 mod demo;
 mod doctor;
+#[cfg(feature = "preview")]
 mod preview;
 mod serve;
+#[cfg(feature = "preview")]
+mod simulate;
 mod sign_in;
 mod terminal;
 
@@ -19,7 +23,6 @@ use tracing_subscriber::EnvFilter;
 use crate::config::{Config, Overrides};
 use crate::disk::DiskError;
 use crate::service::BuildError;
-use crate::simulate::Simulation;
 
 /// Everything went well.
 pub const OK: u8 = 0;
@@ -59,6 +62,7 @@ enum Command {
         connect: Option<String>,
     },
     /// The provider with a page in the browser as its host
+    #[cfg(feature = "preview")]
     Preview {
         /// Against the embedded simulated service: nothing needs an account
         #[arg(long)]
@@ -116,8 +120,10 @@ enum Command {
         json: bool,
     },
     /// The simulated service, the provider and a small host in this terminal
+    #[cfg(feature = "preview")]
     Demo,
     /// The simulated service alone, for other clients
+    #[cfg(feature = "preview")]
     Simulate {
         /// Its port on 127.0.0.1 (0: any)
         #[arg(long, default_value_t = 0)]
@@ -205,9 +211,10 @@ fn run(cli: Cli) -> Outcome {
 
 async fn command(cli: Cli) -> Outcome {
     let data_dir = cli.common.data_dir;
-    let config = || config(data_dir.clone(), None);
+    let config = || config(Overrides { data_dir: data_dir.clone(), ..Overrides::default() });
     match cli.command {
         Command::Serve { connect } => serve::serve(&config()?, connect).await,
+        #[cfg(feature = "preview")]
         Command::Preview { demo, port } => preview::preview(data_dir, demo, port).await,
         Command::SignIn { json } => sign_in::sign_in(&config()?, json).await,
         Command::SignOut { json } => sign_in::sign_out(&config()?, json).await,
@@ -215,8 +222,10 @@ async fn command(cli: Cli) -> Outcome {
         Command::Bots { json } => bots::list(&config()?, json).await,
         Command::Read { bot, follow, limit, json } => bots::read(&config()?, &bot, follow, limit, json).await,
         Command::Post { bot, text, json } => bots::post(&config()?, &bot, &text, json).await,
+        #[cfg(feature = "preview")]
         Command::Demo => demo::demo().await,
-        Command::Simulate { port, still } => serve::simulate(port, still).await,
+        #[cfg(feature = "preview")]
+        Command::Simulate { port, still } => simulate::simulate(port, still).await,
         Command::Doctor { json } => doctor::doctor(&config()?, json).await,
     }
 }
@@ -232,12 +241,7 @@ fn start_log(level: Option<&str>) -> Outcome {
     Ok(())
 }
 
-/// The configuration of this process; with `service`, against that simulated service.
-fn config(data_dir: Option<PathBuf>, service: Option<&Simulation>) -> Result<Config, Problem> {
-    let overrides = Overrides {
-        data_dir,
-        backend: service.map(Simulation::base_url),
-        website: service.map(Simulation::website_url),
-    };
+/// The configuration of this process.
+fn config(overrides: Overrides) -> Result<Config, Problem> {
     Config::from_process(overrides).map_err(|error| Problem::Usage(error.to_string()))
 }

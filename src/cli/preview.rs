@@ -5,22 +5,23 @@ use std::path::PathBuf;
 use tokio_util::sync::CancellationToken;
 
 use super::demo::Folder;
-use super::serve::{start, with_signals};
+use super::serve::with_signals;
+use super::simulate;
 use super::{Outcome, Problem, config, terminal};
-use crate::config::Config;
+use crate::config::{Config, Overrides};
 use crate::preview::{BindError, Kept, Options, Preview};
 use crate::service::{IndexPlace, Provider, with_folder};
-use crate::simulate;
+use crate::simulate::Options as ServiceOptions;
 
 pub(super) async fn preview(data_dir: Option<PathBuf>, demo: bool, port: u16) -> Outcome {
     if !demo {
-        return Box::pin(run(&config(data_dir, None)?, false, port)).await;
+        return Box::pin(run(&config(Overrides { data_dir, ..Overrides::default() })?, false, port)).await;
     }
-    let service = start(simulate::Options::demo()).await?;
+    let service = simulate::start(ServiceOptions::demo()).await?;
     // A folder of its own, unless one is named: the demonstration's account and index are nobody's.
     let own = data_dir.is_none().then(Folder::new);
     let folder = data_dir.or_else(|| own.as_ref().map(|own| own.0.clone()));
-    let outcome = Box::pin(run(&config(folder, Some(&service))?, true, port)).await;
+    let outcome = Box::pin(run(&simulate::config(folder, &service)?, true, port)).await;
     service.stop().await;
     outcome
 }

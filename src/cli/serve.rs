@@ -1,14 +1,13 @@
-//! `serve`, `simulate`: what runs until it is told to stop.
+//! `serve`: the provider, until it is told to stop.
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::{Outcome, Problem, terminal};
+use super::{Outcome, Problem};
 use crate::config::Config;
 use crate::host::ws::ConnectError;
 use crate::host::{self, End, Role};
 use crate::service::{IndexPlace, Provider, with_folder};
-use crate::simulate::{Options, Simulation};
 
 /// Runs `work`; SIGTERM and SIGINT cancel `stop`, which ends it.
 pub(super) async fn with_signals<T>(stop: CancellationToken, work: impl Future<Output = T>) -> T {
@@ -53,26 +52,4 @@ pub(super) async fn serve(config: &Config, connect: Option<String>) -> Outcome {
         End::Closed | End::Stopped => Ok(()),
         End::GivenUp(unavailable) => Err(Problem::Failure(unavailable.message)),
     }
-}
-
-pub(super) async fn simulate(port: u16, still: bool) -> Outcome {
-    let mut options = Options { port, ..Options::demo() };
-    if let Some(behaviour) = options.behaviour.as_mut().filter(|_| still) {
-        behaviour.scenes = None;
-    }
-    let service = start(options).await?;
-    terminal::say(&format!("GROK_BOT_BACKEND_URL={}", service.base_url()));
-    terminal::say(&format!("GROK_BOT_WEBSITE_URL={}", service.website_url()));
-    terminal::say(&format!("x-control-key: {}", service.control_key()));
-    let stop = CancellationToken::new();
-    with_signals(stop.clone(), stop.cancelled()).await;
-    service.stop().await;
-    Ok(())
-}
-
-/// Starts the simulated service.
-pub(super) async fn start(options: Options) -> Result<Simulation, Problem> {
-    let port = options.port;
-    let failed = |error| Problem::Failure(format!("模拟服务无法在 127.0.0.1:{port} 上启动：{error}。"));
-    Simulation::start(options).await.map_err(failed)
 }

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+#[cfg(feature = "preview")]
 use axum::extract::ws as axum_ws;
 use futures_util::{Sink, SinkExt as _, Stream, StreamExt as _};
 use tokio::net::TcpStream;
@@ -138,6 +139,7 @@ impl SocketMessage for tungstenite::Message {
     }
 }
 
+#[cfg(feature = "preview")]
 impl SocketMessage for axum_ws::Message {
     fn text(text: String) -> Self {
         Self::Text(text.into())
