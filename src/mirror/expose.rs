@@ -43,12 +43,13 @@ impl Mirror {
     fn stage_in_order(&mut self, now: Mono, staged: &mut Staged) {
         loop {
             let from = self.staged_head.map_or(Some(0), |head| head.checked_add(1));
-            let Some((number, group)) = from.and_then(|from| self.group(from)) else {
+            let Some(number) = from.and_then(|from| self.next_number(from)) else {
                 return;
             };
-            if group.iter().any(|&(key, part)| !self.stable(key, part, now)) {
+            if self.group(number).any(|(key, part)| !self.stable(key, part, now)) {
                 return;
             }
+            let group: Vec<_> = self.group(number).collect();
             for (key, part) in group {
                 self.stage(key, part, number, staged);
             }
@@ -57,12 +58,14 @@ impl Mirror {
         }
     }
 
-    /// The lowest pending number at or above `from`, and all that carries it.
-    fn group(&self, from: u64) -> Option<(u64, Vec<(Key, Part)>)> {
-        let mut range = self.order.range((from, 0, Part::Entry)..);
-        let &(number, key, part) = range.next()?;
-        let rest = range.take_while(|(other, ..)| *other == number).map(|&(_, key, part)| (key, part));
-        Some((number, std::iter::once((key, part)).chain(rest).collect()))
+    /// The lowest pending number at or above `from`.
+    fn next_number(&self, from: u64) -> Option<u64> {
+        self.order.range((from, 0, Part::Entry)..).next().map(|(number, ..)| *number)
+    }
+
+    /// All that is pending with a number.
+    fn group(&self, number: u64) -> impl Iterator<Item = (Key, Part)> {
+        self.order.range((number, 0, Part::Entry)..=(number, Key::MAX, Part::Answer)).map(|&(_, key, part)| (key, part))
     }
 
     fn stable(&self, key: Key, part: Part, now: Mono) -> bool {
@@ -111,7 +114,7 @@ impl Mirror {
     /// is the next exposure, and is waited for.
     fn own_number(&self) -> Option<u64> {
         let next = self.staged_head?.checked_add(1)?;
-        self.group(next).is_none_or(|(number, _)| number != next).then_some(next)
+        self.group(next).next().is_none().then_some(next)
     }
 
     /// Turns one pending text into a message with the cursor `number`.
@@ -221,7 +224,7 @@ impl Mirror {
             return false;
         }
         let from = self.staged_head.map_or(Some(0), |head| head.checked_add(1));
-        if from.and_then(|from| self.group(from)).is_some_and(|(number, _)| number <= c) {
+        if from.and_then(|from| self.next_number(from)).is_some_and(|number| number <= c) {
             return false;
         }
         // Behind the head nobody waits for a body, but after a restart the record doesn't open without the texts that it had.
@@ -284,12 +287,12 @@ impl Mirror {
             return None;
         }
         let from = self.staged_head.map_or(Some(0), |head| head.checked_add(1));
-        let in_order = from.and_then(|from| self.group(from)).and_then(|(_, group)| {
-            let waits = |&(key, _): &(Key, Part)| matches!(self.entries.body(key), Body::Waiting { .. });
-            if group.iter().any(waits) {
+        let in_order = from.and_then(|from| self.next_number(from)).and_then(|number| {
+            let waits = |(key, _)| matches!(self.entries.body(key), Body::Waiting { .. });
+            if self.group(number).any(waits) {
                 None
             } else {
-                group.iter().filter_map(|&(key, part)| self.stable_at(key, part)).max()
+                self.group(number).filter_map(|(key, part)| self.stable_at(key, part)).max()
             }
         });
         let own_number = self.own_number();

@@ -268,29 +268,32 @@ impl Watch {
 
     /// Tells hosts where the sign-in stands, when that changed.
     pub(super) fn publish_status(&mut self) {
-        let status = self.current_status();
-        if self.status.as_ref() != Some(&status) {
+        let (state, message) = self.current_state();
+        let told = self.status.as_ref().is_some_and(|told| {
+            (&told.state, &told.message, &told.account) == (&state, &message, &self.account)
+        });
+        if !told {
+            let status = Status { state, account: self.account.clone(), message };
             self.status = Some(status.clone());
             self.publisher.status(status);
         }
     }
 
-    fn current_status(&self) -> Status {
-        let account = self.account.clone();
+    /// Asked after every event: it copies nothing where all is well.
+    fn current_state(&self) -> (SignInState, Option<String>) {
         if let Some(pending) = &self.attempt {
             let state =
                 SignInState::Confirming { url: pending.attempt.url.clone(), expires_at: pending.attempt.expires_at };
-            return Status { state, account, message: Some(texts::CONFIRMING.to_owned()) };
+            return (state, Some(texts::CONFIRMING.to_owned()));
         }
         let note = self.sign_in_note.map(str::to_owned);
-        let (state, message) = match &self.standing {
+        match &self.standing {
             None | Some(Standing::SignedOut) => (SignInState::SignedOut, note),
             Some(Standing::SignInAgain { .. }) => {
                 (SignInState::SignInAgain, note.or_else(|| Some(texts::SIGN_IN_AGAIN.to_owned())))
             }
             Some(Standing::SignedIn { .. }) => (SignInState::SignedIn, self.problem()),
-        };
-        Status { state, account, message }
+        }
     }
 
     /// What is wrong while signed in, in one sentence; the disk first, because only a person can mend it.

@@ -46,6 +46,7 @@ impl Watch {
                 // Without its marks nothing can be shown, so no echo either: better said than waited for.
                 bot.posts.drop_all(Failure::NotSent);
                 bot.load_at = Some(now.mono.after(Duration::from_secs(5)));
+                self.after_change(now, agent);
                 self.disk_failed(now, &error);
             }
         }
@@ -113,11 +114,14 @@ impl Watch {
     /// Echoes that are readable now, the next post, the next deadline.
     pub(super) fn after_change(&mut self, now: Now, agent: &AgentId) {
         let Some(bot) = self.bots.get_mut(agent) else { return };
-        let Some(mirror) = bot.mirror.as_ref() else { return };
-        if !bot.posts.is_empty() {
+        if let Some(mirror) = bot.mirror.as_ref().filter(|_| !bot.posts.is_empty()) {
             bot.posts.look(mirror, now.mono);
         }
-        let deadline = [mirror.deadline(), bot.posts.deadline(now.mono)].into_iter().flatten().min();
+        // Posts wait for the mirror before they wait for anything else.
+        let mirror = bot.mirror.as_ref().and_then(|mirror| {
+            [mirror.deadline(), bot.posts.deadline(now.mono)].into_iter().flatten().min()
+        });
+        let deadline = mirror.into_iter().chain(bot.load_at).min();
         if bot.timer != deadline {
             if let Some(old) = bot.timer.take() {
                 self.timers.remove(&(old, agent.clone()));
@@ -135,18 +139,16 @@ impl Watch {
             self.timers.iter().take_while(|(at, _)| *at <= now.mono).map(|(_, agent)| agent.clone()).collect();
         for agent in due {
             self.feed(now, &agent, None, Input::Tick);
-        }
-        let waiting = |bot: &&BotState| bot.load_at.is_some_and(|at| now.mono >= at);
-        let agents: Vec<AgentId> = self.bots.values().filter(waiting).map(|bot| bot.bot.agent_id.clone()).collect();
-        for agent in agents {
-            let Some(bot) = self.bots.get_mut(&agent) else { continue };
+            let waiting = |bot: &&mut BotState| bot.load_at.is_some_and(|at| now.mono >= at);
+            let Some(bot) = self.bots.get_mut(&agent).filter(waiting) else { continue };
             bot.load_at = None;
             if bot.mirror.is_none() {
-                self.load(agent);
+                self.load(agent.clone());
             } else {
                 let live = self.link.live();
                 self.start_read(now, &agent, live);
             }
+            self.after_change(now, &agent);
         }
         self.release_reads(now);
         self.pump_pages();

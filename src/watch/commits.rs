@@ -26,9 +26,12 @@ impl Watch {
         }
         self.commit_at = None;
         self.committing = true;
-        let commits = std::mem::take(&mut self.owed);
-        let store = Arc::clone(&self.store);
-        self.jobs.spawn_blocking(move || write(&store, commits));
+        self.write_owed();
+    }
+
+    fn write_owed(&mut self) {
+        let (store, owed) = (Arc::clone(&self.store), std::mem::take(&mut self.owed));
+        self.jobs.spawn_blocking(move || write(&store, owed));
     }
 
     pub(super) fn committed(
@@ -89,8 +92,7 @@ impl Watch {
         while self.committing || !self.owed.is_empty() {
             if !self.committing {
                 self.committing = true;
-                let (store, commits) = (Arc::clone(&self.store), std::mem::take(&mut self.owed));
-                self.jobs.spawn_blocking(move || write(&store, commits));
+                self.write_owed();
             }
             match self.jobs.join_next().await {
                 Some(Ok(Done::Committed { result: Ok(()), .. })) => self.committing = false,
@@ -106,10 +108,10 @@ impl Watch {
     }
 }
 
-fn write(store: &Arc<Mutex<Box<dyn Store>>>, commits: Vec<(Commit, u64)>) -> Done {
-    let batches: Vec<Commit> = commits.iter().map(|(commit, _)| commit.clone()).collect();
+fn write(store: &Arc<Mutex<Box<dyn Store>>>, owed: Vec<(Commit, u64)>) -> Done {
+    let (batches, lives): (Vec<Commit>, Vec<u64>) = owed.into_iter().unzip();
     let mut store = lock(store);
     let result = store.commit(&batches);
     let set_aside = store.take_set_aside().len();
-    Done::Committed { commits, result, set_aside }
+    Done::Committed { commits: batches.into_iter().zip(lives).collect(), result, set_aside }
 }

@@ -178,7 +178,7 @@ struct BotState {
     life: u64,
     /// `None` until its marks are loaded.
     mirror: Option<Mirror>,
-    /// When to try again to load them.
+    /// When to try again to load them, or to begin the full read anew.
     load_at: Option<Mono>,
     /// Named by a cursor of the stream, or read in full since it is up.
     covered: bool,
@@ -186,6 +186,7 @@ struct BotState {
     needs_read: bool,
     /// The stream brought something for it last.
     touched: Mono,
+    /// Its place in the loop's timers: the soonest of all that it waits for.
     timer: Option<Mono>,
     /// The read whose pages count; those of an earlier one are thrown away.
     read: u64,
@@ -343,11 +344,9 @@ impl Watch {
 
     fn deadline(&self) -> Mono {
         let bots = self.timers.first().map(|(at, _)| *at);
-        let loads = self.bots.values().filter_map(|bot| bot.load_at);
         [Some(self.roster_at), self.me_at, self.link.deadline(), bots, self.reads_deadline(), self.commit_at]
             .into_iter()
             .flatten()
-            .chain(loads)
             .min()
             .unwrap_or(self.roster_at)
     }

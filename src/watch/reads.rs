@@ -55,6 +55,9 @@ impl Watch {
 
     /// Puts back what has waited long enough after a failure.
     pub(super) fn release_reads(&mut self, now: Now) {
+        if self.reads_deadline().is_none_or(|at| at > now.mono) {
+            return;
+        }
         let (due, held) = std::mem::take(&mut self.held_pages).into_iter().partition(|(at, ..)| *at <= now.mono);
         self.held_pages = held;
         for (_, agent, query) in due {
