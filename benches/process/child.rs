@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use crate::stats::Clock;
+use crate::stats::{Clock, float};
 
 /// How long anything may take before a run is given up: it says that something is broken, not that it is slow.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(5);
@@ -25,6 +25,11 @@ pub(crate) struct Process {
     /// Lines that were read and put back.
     kept: VecDeque<Line>,
     name: String,
+}
+
+/// Bytes as MiB.
+pub(crate) fn mib(bytes: u64) -> f64 {
+    float(bytes) / (1024.0 * 1024.0)
 }
 
 /// What /proc says of a process. Times are CPU, in milliseconds.

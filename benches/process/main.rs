@@ -10,6 +10,7 @@ mod child;
 mod data;
 mod floor;
 mod provider;
+mod rows;
 mod server;
 mod service;
 #[path = "../support/stats.rs"]

@@ -27,7 +27,7 @@ pub(crate) fn binary() -> PathBuf {
 pub(crate) fn sign_in(folder: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).recursive(true).create(folder)?;
     let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
-    let now = Clock::unix_seconds();
+    let now = Clock::now().as_secs();
     let claims = json!({"sub": "auth0|user_BENCH", "time": now.to_string(), "exp": now + 5_000_000, "type": "session"});
     let token = format!("{}.{}.c2ln", part(&json!({"alg": "HS256", "typ": "JWT"})), part(&claims));
     let document = json!({"accessToken": token, "refreshToken": token, "authId": "auth0|user_BENCH", "userId": 1234});

@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::data::{self, GENERATION, Row};
+use crate::data::{self, GENERATION};
+use crate::rows::{self, Row};
 
 /// As the service.
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -49,7 +50,7 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 /// The transcript of a Bot of a set: all its rows.
 pub(crate) fn transcript(bot: usize, rows: u64, average: usize) -> impl Iterator<Item = Row> {
-    (1..=rows).map(move |seq| Row::new(bot, seq, data::old_number(seq, rows), average))
+    (1..=rows).map(move |seq| Row::new(bot, seq, rows::old_number(seq, rows), average))
 }
 
 /// The row that the stream brings as the `n`th (from 0) of a Bot, after one that was there.

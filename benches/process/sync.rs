@@ -8,11 +8,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::child::{Process, Usage};
+use crate::child::{Process, Usage, mib};
 use crate::provider::{self, Provider};
 use crate::service::Service;
-use crate::stats::{Table, Values, float, mib, progress, say, verdict};
-use crate::{Options, Result, data, server};
+use crate::stats::{Table, Values, float, progress, say, verdict};
+use crate::{Options, Result, data, rows, server};
 
 /// Bytes of text in a row: with its fields about 1 KiB of JSON.
 const TEXT: usize = 860;
@@ -92,7 +92,7 @@ pub(crate) fn run(options: &Options, service: &mut Service) -> Result<()> {
 }
 
 /// The heads of a set's Bots once everything is in: the highest number of a message.
-fn heads<R: Iterator<Item = data::Row>>(bots: usize, rows: impl Fn(usize) -> R) -> HashMap<String, u64> {
+fn heads<R: Iterator<Item = rows::Row>>(bots: usize, rows: impl Fn(usize) -> R) -> HashMap<String, u64> {
     let head = |bot| rows(bot).filter(|row| row.message).map(|row| row.number).max().unwrap_or(0);
     (0..bots).map(|bot| (data::agent(bot), head(bot))).collect()
 }
@@ -293,7 +293,7 @@ fn pages_of(set: &str) -> Result<usize> {
 /// The newest messages of a Bot are those of the service, in the order of their numbers.
 fn check(provider: &mut Provider, bots: usize, rows: u64) -> Result<()> {
     let bot = bots - 1;
-    let mut messages: Vec<data::Row> = server::transcript(bot, rows, TEXT).filter(|row| row.message).collect();
+    let mut messages: Vec<rows::Row> = server::transcript(bot, rows, TEXT).filter(|row| row.message).collect();
     messages.sort_by_key(|row| row.number);
     let expected: Vec<String> = messages.split_off(messages.len() - 50).into_iter().map(|row| row.text).collect();
     if provider.newest(&data::agent(bot), 50)? == expected {

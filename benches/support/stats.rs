@@ -16,22 +16,12 @@ impl Clock {
     pub(crate) fn now() -> Duration {
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
     }
-
-    /// Whole seconds of it.
-    pub(crate) fn unix_seconds() -> u64 {
-        Self::now().as_secs()
-    }
 }
 
 /// A count as a number to divide by.
 #[expect(clippy::cast_precision_loss, reason = "no count here comes near 2^52")]
 pub(crate) fn float(count: u64) -> f64 {
     count as f64
-}
-
-/// Bytes as MiB.
-pub(crate) fn mib(bytes: u64) -> f64 {
-    float(bytes) / (1024.0 * 1024.0)
 }
 
 /// A few measured values of one thing.
