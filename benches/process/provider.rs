@@ -1,7 +1,7 @@
 //! The provider under measurement: the built binary's `serve` over stdio, with this process as its host.
 
 use std::collections::HashMap;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -36,24 +36,14 @@ pub(crate) fn sign_in(folder: &Path) -> io::Result<()> {
     options.open(folder.join("native-auth.json"))?.write_all(document.to_string().as_bytes())
 }
 
-/// The size of everything in a folder whose name begins so.
-pub(crate) fn size_of(folder: &Path, prefix: &str) -> io::Result<u64> {
-    let mut bytes = 0;
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_name().to_string_lossy().starts_with(prefix) {
-            bytes += entry.metadata()?.len();
-        }
-    }
-    Ok(bytes)
-}
-
 /// A provider and what it has said.
 #[derive(Debug)]
 pub(crate) struct Provider {
     pub(crate) process: Process,
-    /// The number of each record's head by agent id, with the moment at which it was told.
-    pub(crate) heads: HashMap<String, (u64, Duration)>,
+    /// The number of each record's head by agent id.
+    pub(crate) heads: HashMap<String, u64>,
+    /// Every head that was told, in order, with the moment.
+    pub(crate) told: Vec<(String, u64, Duration)>,
     /// Record ids by agent id.
     pub(crate) records: HashMap<String, String>,
     asked: u64,
@@ -66,7 +56,7 @@ impl Provider {
         command.arg("serve").arg("--data-dir").arg(folder).env("GROK_BOT_TEST", "1");
         command.env("GROK_BOT_BACKEND_URL", base).env("GROK_BOT_WEBSITE_URL", "http://127.0.0.1:9");
         let process = Process::start(&mut command)?;
-        let mut provider = Self { process, heads: HashMap::new(), records: HashMap::new(), asked: 0 };
+        let mut provider = Self { process, heads: HashMap::new(), told: Vec::new(), records: HashMap::new(), asked: 0 };
         let host = json!({"name": "bench", "version": "5.7.0"});
         provider.call("initialize", &json!({"protocolVersion": "5.7.0", "host": host}))?;
         Ok(provider)
@@ -88,8 +78,8 @@ impl Provider {
 
     /// Takes what the provider says until every Bot's head is at its number.
     pub(crate) fn until(&mut self, heads: &HashMap<String, u64>) -> io::Result<()> {
-        let reached = |known: &HashMap<String, (u64, Duration)>| {
-            heads.iter().filter(|(agent, head)| known.get(*agent).is_some_and(|known| known.0 >= **head)).count()
+        let reached = |known: &HashMap<String, u64>| {
+            heads.iter().filter(|(agent, head)| known.get(*agent).is_some_and(|known| known >= *head)).count()
         };
         while reached(&self.heads) < heads.len() {
             let (at, line) = self.process.line().map_err(|error| {
@@ -98,7 +88,7 @@ impl Provider {
             self.note(at, &line)?;
         }
         for (agent, head) in heads {
-            if self.heads.get(agent).is_none_or(|known| known.0 != *head) {
+            if self.heads.get(agent) != Some(head) {
                 return Err(io::Error::other(format!("the head of {agent} isn't {head}: {:?}", self.heads.get(agent))));
             }
         }
@@ -117,7 +107,8 @@ impl Provider {
         let record = record.as_str().unwrap_or_default();
         let agent = record.rsplit(':').next().unwrap_or_default().to_owned();
         if let Some(number) = head.as_str().and_then(|head| head.split(':').nth(1)?.parse().ok()) {
-            self.heads.insert(agent.clone(), (number, at));
+            self.heads.insert(agent.clone(), number);
+            self.told.push((agent.clone(), number, at));
         }
         self.records.insert(agent, record.to_owned());
         Ok(())

@@ -12,6 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::data::{self, GENERATION};
+use crate::flow;
 use crate::rows::{self, Row};
 
 /// As the service.
@@ -170,6 +171,7 @@ pub(crate) fn run() -> io::Result<()> {
                 break_streams(&state, name);
                 Some("ok".to_owned())
             }
+            "flow" => words.next().and_then(|first| flow(&state, name, first.parse().ok()?)),
             "push" => words.next().and_then(|number| push(&state, name, number.parse().ok()?)),
             _ => None,
         };
@@ -203,6 +205,21 @@ fn break_streams(state: &State, name: &str) {
         }
         of != name
     });
+}
+
+/// Lets answers stream in every Bot of a set, and says when each was complete.
+fn flow(state: &State, name: &str, first: u64) -> Option<String> {
+    let bots = set(state, name)?.rows.len();
+    let streams: Vec<Open> =
+        locked(&state.streams).iter().filter(|(of, _)| of == name).map(|(_, stream)| Arc::clone(stream)).collect();
+    let last = flow::run(bots, first, |bot, row| {
+        let bytes = chunk(&rows_frame(&data::agent(bot), &row.wire()));
+        for stream in &streams {
+            // Who has gone gets nothing.
+            let _ = locked(stream).write_all(&bytes);
+        }
+    });
+    Some(flow::write(&last))
 }
 
 /// Sends one more message of every Bot of a set down its open streams. Bots are those of the set, the row's place and number are `number`.
