@@ -142,7 +142,11 @@ impl Mirror {
         };
         self.register(key);
         staged.touched.push((key, part));
-        staged.messages.push(self.message(key, part, version, number, at, pending.text));
+        let message = self.message(key, part, version, number, at, pending.text);
+        match &mut self.opening {
+            Some(opening) => opening.push(message),
+            None => staged.messages.push(message),
+        }
     }
 
     /// The message that shows `text` of an exposed part, or its removal.
@@ -168,7 +172,7 @@ impl Mirror {
     /// Hands the staged exposures to the index; nothing of them is readable before it says so.
     fn commit(&mut self, staged: Staged) {
         let moved = std::mem::take(&mut self.moved);
-        if staged.messages.is_empty() && moved.is_empty() && !self.clear_owed {
+        if staged.touched.is_empty() && moved.is_empty() && !self.clear_owed {
             return;
         }
         let mut touched = staged.touched;
@@ -209,10 +213,8 @@ impl Mirror {
         let InFlight { mut messages, head, .. } = in_flight;
         self.head = head;
         messages.sort_by_key(Message::order);
-        match (&mut self.opening, head) {
-            (Some(opening), _) => opening.append(&mut messages),
-            (None, Some(head)) if !messages.is_empty() => self.effects.push(Effect::Appended { messages, head }),
-            (None, _) => {}
+        if let Some(head) = head.filter(|_| !messages.is_empty()) {
+            self.effects.push(Effect::Appended { messages, head });
         }
     }
 
@@ -231,12 +233,11 @@ impl Mirror {
         if self.waiting.iter().any(|&(_, key)| self.entries.number(key) <= Some(c)) {
             return false;
         }
-        let (Some(mut messages), Some(generation)) = (self.opening.take(), self.generation) else {
+        let (Some(messages), Some(generation)) = (self.opening.take(), self.generation) else {
             return false;
         };
-        messages.sort_by_key(Message::order);
         self.open_at = None;
-        self.effects.push(Effect::Opened { generation, messages, head: self.head });
+        self.effects.push(Effect::Opened { generation, messages: messages.sorted(), head: self.head });
         true
     }
 

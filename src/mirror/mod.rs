@@ -31,8 +31,8 @@ pub use batch::{Batch, Digest, Mark, Stored};
 pub use render::{Rendered, Text, render};
 
 use crate::model::{
-    BodyRef, Cursor, Delete, EntryId, Harness, LiveState, Malformed, Message, Mono, Now, Part, Row, TurnFailure, Wall,
-    Widget, base_id,
+    BodyRef, Cursor, Delete, EntryId, Harness, LiveState, Malformed, Message, Messages, Mono, Now, Part, Pile, Row,
+    TurnFailure, Wall, Widget, base_id,
 };
 use entries::{Entries, Key};
 
@@ -134,8 +134,8 @@ pub enum Effect {
     Opened {
         /// The generation.
         generation: u64,
-        /// All of them, sorted.
-        messages: Vec<Message>,
+        /// All of them.
+        messages: Messages,
         /// `None` where nothing was ever exposed.
         head: Option<u64>,
     },
@@ -254,8 +254,8 @@ pub struct Mirror {
     clear_owed: bool,
     /// Entries whose marks name an older place.
     moved: BTreeSet<Key>,
-    /// Set until the record opens: what was committed or restored so far.
-    opening: Option<Vec<Message>>,
+    /// Set until the record opens: what was staged or restored so far. It opens when all of it is committed.
+    opening: Option<Pile>,
 
     read: Option<Read>,
     next_read: u64,
@@ -335,7 +335,7 @@ impl Mirror {
             next_batch: 0,
             clear_owed: false,
             moved: BTreeSet::new(),
-            opening: Some(Vec::new()),
+            opening: Some(Pile::default()),
             read: None,
             next_read: 0,
             c: None,

@@ -4,7 +4,7 @@ use hashbrown::HashSet;
 
 use super::entries::{Body, Key};
 use super::{Effect, Mirror, PageQuery, READ_STARTS, Read, Source};
-use crate::model::{Delete, Now, Part, Row};
+use crate::model::{Delete, Now, Part, Pile, Row};
 
 impl Mirror {
     pub(super) fn start_read(&mut self, live: bool, starts: u8, render_again: bool) {
@@ -148,7 +148,7 @@ impl Mirror {
         // What it holds is of the old generation and must not be shown; the index drops it with the clear that follows.
         self.in_flight = None;
         self.clear_owed = true;
-        self.opening = Some(Vec::new());
+        self.opening = Some(Pile::default());
         self.open_at = None;
         self.c = None;
         self.stream_high = None;
@@ -225,7 +225,9 @@ impl Mirror {
             self.entries.set_exposed(key, mark.part, exposed);
             if mark.delete.is_some() {
                 let message = self.delete_message(key, mark.part, self.process_start);
-                self.opening.get_or_insert_default().extend(message);
+                if let (Some(opening), Some(message)) = (&mut self.opening, message) {
+                    opening.push(message);
+                }
             }
         }
         self.head = self.staged_head;

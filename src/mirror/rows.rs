@@ -1,5 +1,7 @@
 //! Rows and entries: which version counts, which row carries an entry, what a change of either means for its texts.
 
+use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -25,8 +27,30 @@ impl Op {
     }
 }
 
-/// The entries that one frame or page brings, with the highest number and the row of each.
-type Brought = HashMap<EntryId, (u64, u64)>;
+/// The rows of one frame or page, for the question which of them brings an entry. It is asked only where a row took another entry.
+struct Brought<'a> {
+    ops: &'a [Op],
+    entries: OnceCell<HashMap<Cow<'a, EntryId>, (u64, u64)>>,
+}
+
+impl<'a> Brought<'a> {
+    fn by(ops: &'a [Op]) -> Self {
+        Self { ops, entries: OnceCell::new() }
+    }
+
+    /// The highest number and the row that an entry comes with.
+    fn get(&self, id: &EntryId) -> Option<(u64, u64)> {
+        let entries = self.entries.get_or_init(|| {
+            let rows = self.ops.iter().filter_map(|op| match op {
+                Op::Row(row) => Some(row),
+                Op::Delete(_) => None,
+            });
+            // Sorted: the last one of an entry has its highest number.
+            rows.map(|row| (row.id(), (row.number, row.seq))).collect()
+        });
+        entries.get(id).copied()
+    }
+}
 
 impl Mirror {
     /// Applies the rows and deletes of one frame or page.
@@ -41,15 +65,10 @@ impl Mirror {
                 read.touched.extend(ops.iter().map(|op| op.order().2));
             }
         }
-        let mut brought = Brought::new();
+        let brought = Brought::by(&ops);
         for op in &ops {
-            if let Op::Row(row) = op {
-                brought.insert(row.id(), (row.number, row.seq));
-            }
-        }
-        for op in ops {
             match op {
-                Op::Delete(delete) => self.apply_delete(now, &delete),
+                Op::Delete(delete) => self.apply_delete(now, delete),
                 Op::Row(row) => self.apply_row(now, row, source, &brought),
             }
         }
@@ -70,22 +89,22 @@ impl Mirror {
         self.unmessage(now, key, delete.number, Source::Stream);
     }
 
-    fn apply_row(&mut self, now: Now, row: Row, source: Source, brought: &Brought) {
+    fn apply_row(&mut self, now: Now, row: &Row, source: Source, brought: &Brought<'_>) {
         let state = self.entries.row(row.seq);
         if let Some(known) = state.number
             && row.number <= known
-            && !(row.number == known && self.counts_again(&row, state.entry, source))
+            && !(row.number == known && self.counts_again(row, state.entry, source))
         {
             return;
         }
-        if let RowBody::Malformed(malformed) = row.body {
-            self.skipped(row.seq, malformed);
+        if let RowBody::Malformed(malformed) = &row.body {
+            self.skipped(row.seq, malformed.clone());
             return;
         }
-        let id = self.identity(&row, state.entry);
+        let id = self.identity(row, state.entry);
         let key = self.entries.find(&id);
         if let Some(old) = state.entry.filter(|&old| Some(old) != key) {
-            self.displaced(now, old, &row, source, brought);
+            self.displaced(now, old, row, source, brought);
         }
         // The entry is carried on by another row with a higher number; this one is forgotten.
         let elsewhere = key.is_some_and(|key| {
@@ -97,10 +116,10 @@ impl Mirror {
             return;
         }
         let key = key.unwrap_or_else(|| self.entries.key_for(&id, row.seq));
-        self.carry(key, &row);
-        match row.body {
+        self.carry(key, row);
+        match &row.body {
             RowBody::Entry(body) => {
-                let rendered = render(&body, self.harness);
+                let rendered = render(body, self.harness);
                 if let Content::Other { kind, unknown: true, .. } = &body.content
                     && rendered.main.is_none()
                 {
@@ -116,9 +135,11 @@ impl Mirror {
 
     /// The entry that a row holds. A version without its body and without an id is taken for what the row carries already: only the body could tell
     /// otherwise.
-    fn identity(&self, row: &Row, carried: Option<Key>) -> EntryId {
+    fn identity<'a>(&self, row: &'a Row, carried: Option<Key>) -> Cow<'a, EntryId> {
         match (&row.body, carried) {
-            (RowBody::Unfetched { .. } | RowBody::Nothing, Some(key)) if row.entry_id.is_none() => self.entries.id(key),
+            (RowBody::Unfetched { .. } | RowBody::Nothing, Some(key)) if row.entry_id.is_none() => {
+                Cow::Owned(self.entries.id(key))
+            }
             _ => row.id(),
         }
     }
@@ -137,11 +158,11 @@ impl Mirror {
     }
 
     /// A row took another entry: the one it carried is deleted, unless this frame brings it in another row.
-    fn displaced(&mut self, now: Now, old: Key, row: &Row, source: Source, brought: &Brought) {
+    fn displaced(&mut self, now: Now, old: Key, row: &Row, source: Source, brought: &Brought<'_>) {
         if self.entries.seq(old) != row.seq {
             return;
         }
-        let elsewhere = brought.get(&self.entries.id(old)).is_some_and(|&(number, seq)| {
+        let elsewhere = brought.get(&self.entries.id(old)).is_some_and(|(number, seq)| {
             // A version that will be skipped, because its row is known to have gone on, brings nothing.
             let newer = self.entries.row(seq).number.is_none_or(|known| number > known);
             newer && seq != row.seq && self.entries.number(old).is_none_or(|known| number > known)
@@ -190,7 +211,7 @@ impl Mirror {
     }
 
     /// The entry has a version whose text isn't here.
-    fn unfetched(&mut self, now: Now, key: Key, at: BodyRef, kind: Arc<str>) {
+    fn unfetched(&mut self, now: Now, key: Key, at: &BodyRef, kind: &Arc<str>) {
         if self.entries.body(key) == Body::Known {
             // The time runs from the first version without a text; what was lost holds nobody up again.
             self.set_body(key, Body::Waiting { since: now.mono });
@@ -206,8 +227,8 @@ impl Mirror {
             seq: self.entries.seq(key),
             number,
             entry_id: self.entries.id(key),
-            at,
-            kind,
+            at: at.clone(),
+            kind: Arc::clone(kind),
             generation: self.generation,
         };
         self.register(key);
@@ -244,8 +265,7 @@ impl Mirror {
             // Listed again and changed meanwhile: a read whose page of it is older says nothing of it.
             read.touched.insert(row.seq);
         }
-        let brought = Brought::from([(row.id(), (row.number, row.seq))]);
-        self.apply_row(now, row, Source::Body, &brought);
+        self.apply_ops(now, vec![row], Vec::new(), Source::Body);
     }
 
     fn skipped(&mut self, seq: u64, malformed: Malformed) {

@@ -1,5 +1,6 @@
 //! Native transcript rows after conversion: what the service meant, without its spelling.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::{EntryId, Wall};
@@ -20,13 +21,15 @@ pub struct Row {
 impl Row {
     /// The id of the entry that this row holds: the body's, else the envelope's, else `seq`.
     #[must_use]
-    pub fn id(&self) -> EntryId {
-        if let RowBody::Entry(entry) = &self.body
-            && let Some(id) = &entry.id
-        {
-            return id.clone();
+    pub fn id(&self) -> Cow<'_, EntryId> {
+        let own = match &self.body {
+            RowBody::Entry(entry) => entry.id.as_ref(),
+            _ => None,
+        };
+        match own.or(self.entry_id.as_ref()) {
+            Some(id) => Cow::Borrowed(id),
+            None => Cow::Owned(EntryId::from(self.seq.to_string())),
         }
-        self.entry_id.clone().unwrap_or_else(|| EntryId::from(self.seq.to_string()))
     }
 }
 

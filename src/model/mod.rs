@@ -8,6 +8,7 @@ mod bot;
 mod entry;
 mod ids;
 mod message;
+mod messages;
 mod time;
 pub mod varint;
 
@@ -18,4 +19,5 @@ pub use entry::{
 };
 pub use ids::{AgentId, Cursor, EntryId, RecordId};
 pub use message::{Author, Message, Meta, Part, Version, base_id};
+pub use messages::{Messages, Packed, Pile};
 pub use time::{Mono, Now, Wall};

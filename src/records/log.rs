@@ -1,9 +1,6 @@
 //! The exposed messages of one record, and their pages.
 
-mod shelf;
-
-use crate::model::{Message, Part, Version};
-use shelf::{Packed, Place, Shelf};
+use crate::model::{Message, Messages, Packed, Part, Version};
 
 /// A page ends before this much text, in bytes of UTF-8.
 pub const PAGE_BYTES: usize = 4 * 1024 * 1024;
@@ -43,26 +40,15 @@ pub struct Page {
 pub struct Transcript {
     generation: u64,
     head: Option<u64>,
-    slots: Vec<Slot>,
-    shelf: Shelf,
-}
-
-/// A message: its number, for the searches, and where the rest of it lies.
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    number: u64,
-    place: Place,
+    messages: Messages,
 }
 
 impl Transcript {
     /// What the first full read exposed. `head` may be above every message: the index remembers cursors of messages that are gone.
     #[must_use]
-    pub fn new(generation: u64, mut messages: Vec<Message>, head: Option<u64>) -> Self {
-        messages.sort_by_key(Message::order);
-        let mut transcript =
-            Self { generation, head, slots: Vec::with_capacity(messages.len()), shelf: Shelf::default() };
-        transcript.insert(messages);
-        transcript
+    pub fn new(generation: u64, messages: impl Into<Messages>, head: Option<u64>) -> Self {
+        let messages = messages.into();
+        Self { generation, head: head.max(messages.last_number()), messages }
     }
 
     /// Its generation.
@@ -80,13 +66,13 @@ impl Transcript {
     /// How many messages it holds.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.slots.len()
+        self.messages.len()
     }
 
     /// Whether it holds none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.slots.is_empty()
+        self.messages.is_empty()
     }
 
     /// Adds messages and moves the head forward; a head that isn't further changes nothing.
@@ -98,15 +84,8 @@ impl Transcript {
     /// Adds messages wherever they belong. Those above all others cost O(1); one below the head (a late body) moves what is above it.
     pub fn insert(&mut self, messages: Vec<Message>) {
         for message in messages {
-            let (order, number) = (message.order(), message.number);
-            self.head = self.head.max(Some(number));
-            let slot = Slot { number, place: self.shelf.put(message) };
-            if self.slots.last().is_none_or(|last| self.order(last) <= order) {
-                self.slots.push(slot);
-            } else {
-                let place = self.slots.partition_point(|held| self.order(held) <= order);
-                self.slots.insert(place, slot);
-            }
+            self.head = self.head.max(Some(message.number));
+            self.messages.insert(message);
         }
     }
 
@@ -117,16 +96,16 @@ impl Transcript {
     #[must_use]
     pub fn page(&self, span: Span, limit: usize) -> Page {
         let (start, end) = match span {
-            Span::Newest => self.backward(self.slots.len(), limit),
-            Span::Before(number) => self.backward(self.first_at_least(number), limit),
-            Span::After(number) => self.forward(self.first_at_least(number.saturating_add(1)), limit),
+            Span::Newest => self.backward(self.messages.len(), limit),
+            Span::Before(number) => self.backward(self.messages.first_at_least(number), limit),
+            Span::After(number) => self.forward(self.messages.first_at_least(number.saturating_add(1)), limit),
         };
         Page {
             generation: self.generation,
-            messages: self.slots[start..end].iter().map(|slot| self.message(slot)).collect(),
+            messages: self.messages.range(start..end).map(|message| message.message()).collect(),
             head: self.head,
             more_before: start > 0,
-            more_after: end < self.slots.len(),
+            more_after: end < self.messages.len(),
         }
     }
 
@@ -139,32 +118,19 @@ impl Transcript {
         if wanted.generation != self.generation {
             return None;
         }
-        let may_be = |slot: &&Slot| wanted.may_be(&self.shelf.get(slot.place));
-        self.slots.iter().rev().filter(may_be).map(|slot| self.message(slot)).find(|message| {
+        let may_be = |message: &Packed<'_>| wanted.may_be(message);
+        self.messages.iter().rev().filter(may_be).map(|message| message.message()).find(|message| {
             // Escaping is undone by nobody: the id as it would be written decides.
             message.id(self.generation) == wanted.id
         })
     }
 
-    fn message(&self, slot: &Slot) -> Message {
-        self.shelf.get(slot.place).message(slot.number)
-    }
-
-    fn order(&self, slot: &Slot) -> (u64, u8, u64) {
-        self.shelf.get(slot.place).order(slot.number)
-    }
-
-    /// Index of the first message whose number is at least `number`.
-    fn first_at_least(&self, number: u128) -> usize {
-        self.slots.partition_point(|slot| u128::from(slot.number) < number)
-    }
-
     fn forward(&self, start: usize, limit: usize) -> (usize, usize) {
         let mut end = start;
         let mut bytes = 0;
-        while end < self.slots.len() && end - start < limit {
-            let number = self.slots[end].number;
-            let (count, size) = self.measure(self.slots[end..].iter().take_while(|slot| slot.number == number));
+        while let Some(number) = self.messages.number(end).filter(|_| end - start < limit) {
+            let above = self.messages.range(end..self.len());
+            let (count, size) = measure(above.take_while(|message| message.number() == number));
             if end > start && bytes + size >= PAGE_BYTES {
                 break;
             }
@@ -177,10 +143,11 @@ impl Transcript {
     fn backward(&self, end: usize, limit: usize) -> (usize, usize) {
         let mut start = end;
         let mut bytes = 0;
-        while start > 0 && end - start < limit {
-            let number = self.slots[start - 1].number;
-            let group = self.slots[..start].iter().rev().take_while(|slot| slot.number == number);
-            let (count, size) = self.measure(group);
+        while let Some(number) = start.checked_sub(1).and_then(|last| self.messages.number(last))
+            && end - start < limit
+        {
+            let below = self.messages.range(0..start).rev();
+            let (count, size) = measure(below.take_while(|message| message.number() == number));
             if start < end && bytes + size >= PAGE_BYTES {
                 break;
             }
@@ -189,11 +156,11 @@ impl Transcript {
         }
         (start, end)
     }
+}
 
-    /// How many messages, and how much text.
-    fn measure<'a>(&self, group: impl Iterator<Item = &'a Slot>) -> (usize, usize) {
-        group.fold((0, 0), |(count, size), slot| (count + 1, size + self.shelf.get(slot.place).size()))
-    }
+/// How many messages, and how much text.
+fn measure<'a>(group: impl Iterator<Item = Packed<'a>>) -> (usize, usize) {
+    group.fold((0, 0), |(count, size), message| (count + 1, size + message.size()))
 }
 
 /// A message id taken apart, so that a search over a long record allocates for the few messages alone that could match.

@@ -10,7 +10,7 @@ use super::{
     ActivityNotice, Command, Diagnosis, Failure, Link, Mark, Notice, Outcome, Page, RecordInfo, ReplyTarget,
     SignInState, Span, Status, StatusView, Transcript, Withdrawal,
 };
-use crate::model::{Activity, Cursor, Message, RecordId};
+use crate::model::{Activity, Cursor, Message, Messages, RecordId};
 
 /// Makes the two sides of the provider's state. `commands` is where hosts' wishes go; the loop holds its receiver.
 #[must_use]
@@ -262,7 +262,7 @@ impl Publisher {
     }
 
     /// The record can be read from now on: `messages` are all that its first full read exposed, in any order.
-    pub fn opened(&self, record: &RecordId, generation: u64, messages: Vec<Message>, head: Option<u64>) {
+    pub fn opened(&self, record: &RecordId, generation: u64, messages: impl Into<Messages>, head: Option<u64>) {
         let transcript = Transcript::new(generation, messages, head);
         self.change(record, |held| {
             held.generation = Some(generation);

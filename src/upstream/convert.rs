@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::wire::{self, Field, FromJson, Name, Odd, Said};
+use super::wire::{self, Field, Name, Odd, Said};
 use super::{
     Delivery, Frame, Me, Page, PageRequest, Roster, SendRequest, SendStatus, WatchRequest, WidgetAnswer, WidgetRequest,
 };
@@ -38,9 +39,9 @@ const VISIBILITY: &str = "GROK_BOT_AGENT_VISIBILITY_";
 const ROOM: u64 = 2;
 const TEAM: u64 = 2;
 
-/// Reads a text as one record.
-fn record<'a, T: FromJson<'a>>(text: &'a str) -> Option<T> {
-    serde_json::from_str::<Field<T>>(text).ok().and_then(Field::is)
+/// Reads a text as one record: an object. (A list would be taken for one by its order.)
+fn record<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
+    if text.trim_start().starts_with('{') { serde_json::from_str(text).ok() } else { None }
 }
 
 /// Checks UTF-8 once for the whole answer: serde_json would do it string by string.
@@ -49,7 +50,7 @@ fn utf8(body: &[u8]) -> Result<&str, Unreadable> {
 }
 
 /// Reads a whole answer: an object.
-fn answer<'a, T: FromJson<'a>>(body: &'a [u8]) -> Result<T, Unreadable> {
+fn answer<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Unreadable> {
     record(utf8(body)?).ok_or(SHAPE)
 }
 
@@ -160,21 +161,39 @@ fn listed(agent: &wire::Agent<'_>) -> Listed {
 }
 
 pub(super) fn page(body: &[u8]) -> Result<Page, Unreadable> {
-    let wire: wire::Page<'_> = answer(body)?;
+    let text = utf8(body)?;
+    match record::<wire::Page<wire::Listed<'_>>>(text) {
+        Some(page) => listed_page(page, listed_rows),
+        None => listed_page(record::<wire::Page<wire::List<'_>>>(text).ok_or(SHAPE)?, raw_rows),
+    }
+}
+
+fn listed_page<T>(wire: wire::Page<Field<Vec<T>>>, rows: impl FnOnce(Vec<T>) -> Rows) -> Result<Page, Unreadable> {
     let entries = wire.entries.or_default().map_err(|Odd| Unreadable("entries isn't a list"))?;
     let generation = generation(wire.generation).map_err(|Odd| Unreadable("generation isn't a whole number"))?;
-    let (mut rows, malformed) = rows(&entries);
+    let (mut rows, malformed) = rows(entries);
     // Newest first, as the service does it; some servers answer oldest first.
     rows.sort_by_key(|row| Reverse(row.seq));
     Ok(Page { rows, generation, malformed })
 }
 
-fn rows(entries: &[&RawValue]) -> (Vec<Row>, Vec<Malformed>) {
+/// Rows, and what was in their place and couldn't be read.
+type Rows = (Vec<Row>, Vec<Malformed>);
+
+fn listed_rows(entries: Vec<Field<wire::Row<'_>>>) -> Rows {
+    rows(entries, |bodies, entry| Some(bodies.row(entry.is()?)))
+}
+
+fn raw_rows(entries: Vec<&RawValue>) -> Rows {
+    rows(entries, |bodies, raw| tolerant(raw.get(), |text| Some(bodies.row(record(text)?))))
+}
+
+fn rows<T>(entries: Vec<T>, mut read: impl FnMut(&mut Bodies, T) -> Option<Result<Row, Malformed>>) -> Rows {
     let mut bodies = Bodies::default();
     let mut rows = Vec::with_capacity(entries.len());
     let mut malformed = Vec::new();
-    for raw in entries {
-        match tolerant(raw.get(), |text| Some(bodies.row(record(text)?))) {
+    for entry in entries {
+        match read(&mut bodies, entry) {
             Some(Ok(row)) => rows.push(row),
             Some(Err(odd)) => malformed.push(odd),
             None => malformed.push(Malformed { kind: "".into(), reason: "the row isn't an object that can be read" }),
@@ -200,7 +219,10 @@ pub(super) fn frame(payload: &[u8], out: &mut VecDeque<Frame>) {
         out.push_back(malformed("frame", "the frame isn't UTF-8"));
         return;
     };
-    let frame = tolerant(text, |text| Some(read_frame(text, record(text)?, out)));
+    let frame = match record(text) {
+        Some(frame) => Some(read_frame(text, frame, out, listed_rows)),
+        None => tolerant(text, |text| Some(read_frame(text, record(text)?, out, raw_rows))),
+    };
     out.push_back(frame.unwrap_or_else(|| malformed("frame", "the frame isn't an object that can be read")));
 }
 
@@ -208,7 +230,12 @@ fn malformed(kind: &str, reason: &'static str) -> Frame {
     Frame::Malformed(Malformed { kind: kind.into(), reason })
 }
 
-fn read_frame(text: &str, wire: wire::Frame<'_>, out: &mut VecDeque<Frame>) -> Frame {
+fn read_frame<T>(
+    text: &str,
+    wire: wire::Frame<'_, Field<Vec<T>>>,
+    out: &mut VecDeque<Frame>,
+    rows: impl FnOnce(Vec<T>) -> Rows,
+) -> Frame {
     let mut cases = Vec::with_capacity(1);
     let mut case = |there: bool, name: &'static str| {
         if there {
@@ -239,7 +266,7 @@ fn read_frame(text: &str, wire: wire::Frame<'_>, out: &mut VecDeque<Frame>) -> F
     };
     let read = match name {
         "connected" => wire.connected.or_default().map(|wire| connected(&wire)),
-        "rows" => wire.rows.or_default().and_then(rows_frame),
+        "rows" => wire.rows.or_default().and_then(|wire| rows_frame(wire, rows)),
         "cleared" => wire.cleared.or_default().and_then(|reset| {
             // One server writes `generation` here.
             let named = generation(reset.new_generation)?.or(generation(reset.generation)?);
@@ -274,12 +301,12 @@ fn connected(wire: &wire::Connected) -> Frame {
     }
 }
 
-fn rows_frame(wire: wire::Rows<'_>) -> Result<Frame, Odd> {
+fn rows_frame<T>(wire: wire::Rows<'_, Field<Vec<T>>>, rows: impl FnOnce(Vec<T>) -> Rows) -> Result<Frame, Odd> {
     if let Some(other) = of_main(wire.session_id, "rows")? {
         return Ok(other);
     }
     let entries = wire.entries.or_default()?;
-    let (rows, mut malformed) = rows(&entries);
+    let (rows, mut malformed) = rows(entries);
     let mut deletes = Vec::new();
     for raw in wire.deletes.or_default()? {
         match delete(raw) {

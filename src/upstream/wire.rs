@@ -42,17 +42,28 @@ impl<'de: 'a, 'a> FromJson<'de> for Reply<'a> {
     }
 }
 
+/// Rows read with the answer that holds them: nearly always all can be. Where that fails as a whole, they are a [`List`], and each is read on its own.
+pub(super) type Listed<'a> = Field<Vec<Field<Row<'a>>>>;
+
+/// `ListGrokBotTranscriptEntries` (section 4).
+#[derive(Deserialize, Debug, Default)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Page<R> {
+    pub(super) entries: R,
+    pub(super) generation: Number,
+}
+
 /// Wire objects: all fields optional, unknown ones ignored.
 macro_rules! objects {
-    ($($(#[$doc:meta])* $name:ident<'a> { $($(#[$attr:meta])* $field:ident: $type:ty,)* })*) => {$(
+    ($($(#[$doc:meta])* $name:ident<'a $(, $rows:ident)?> { $($(#[$attr:meta])* $field:ident: $type:ty,)* })*) => {$(
         $(#[$doc])*
         #[derive(Deserialize, Debug, Default)]
         #[serde(default, rename_all = "camelCase")]
-        pub(super) struct $name<'a> {
+        pub(super) struct $name<'a $(, $rows)?> {
             $($(#[$attr])* pub(super) $field: $type,)*
         }
 
-        impl<'de: 'a, 'a> FromJson<'de> for $name<'a> {
+        impl<'de: 'a, 'a $(, $rows: Deserialize<'de> + Default)?> FromJson<'de> for $name<'a $(, $rows)?> {
             fn from_text(text: Cow<'de, str>) -> Field<Self> {
                 absent_or_odd(&text)
             }
@@ -100,13 +111,6 @@ objects! {
         viewer_is_owner: Field<Said>,
     }
 
-    /// `ListGrokBotTranscriptEntries` (section 4).
-    Page<'a> {
-        #[serde(borrow)]
-        entries: List<'a>,
-        generation: Number,
-    }
-
     /// `GrokBotTranscriptEntry` (section 7.1).
     Row<'a> {
         seq: Number,
@@ -131,10 +135,10 @@ objects! {
     }
 
     /// A stream frame: one of eleven cases (section 5.4). The cases that mean nothing here are only told apart from new ones.
-    Frame<'a> {
+    Frame<'a, R> {
         connected: Field<Connected>,
-        #[serde(borrow)]
-        rows: Field<Rows<'a>>,
+        #[serde(borrow, bound(deserialize = "R: Deserialize<'de> + Default"))]
+        rows: Field<Rows<'a, R>>,
         #[serde(borrow)]
         cleared: Field<Reset<'a>>,
         #[serde(borrow)]
@@ -151,12 +155,11 @@ objects! {
     }
 
     /// `rows` (section 5.5).
-    Rows<'a> {
+    Rows<'a, R> {
         #[serde(borrow)]
         agent_id: Text<'a>,
         generation: Number,
-        #[serde(borrow)]
-        entries: List<'a>,
+        entries: R,
         #[serde(borrow)]
         deletes: List<'a>,
         #[serde(borrow)]

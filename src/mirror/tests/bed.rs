@@ -494,6 +494,7 @@ impl Bed {
             }
             Effect::Opened { generation, messages, head } => {
                 assert!(!self.host.open, "opened twice");
+                let messages: Vec<Message> = messages.iter().map(|message| message.message()).collect();
                 assert!(messages.is_sorted_by_key(Message::order));
                 self.committed(generation, &messages);
                 let highest = messages.iter().map(|message| message.number).max();

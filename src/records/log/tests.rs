@@ -21,7 +21,7 @@ fn message(number: u64, seq: u64, text: &str) -> Message {
 }
 
 fn filled(numbers: &[u64]) -> Transcript {
-    let messages = numbers.iter().zip(0..).map(|(number, seq)| message(*number, seq, "x")).collect();
+    let messages: Vec<Message> = numbers.iter().zip(0..).map(|(number, seq)| message(*number, seq, "x")).collect();
     Transcript::new(7, messages, None)
 }
 

@@ -4,20 +4,12 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::alphabet::STANDARD;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64_simd::{STANDARD, STANDARD_NO_PAD};
 
 use super::text::{self, tolerant};
 use super::{card, entry_id, record, wall};
 use crate::model::{BodyRef, Content, Entry, Malformed, Role, Row, RowBody};
 use crate::upstream::wire::{self, Field, Odd, Present};
-
-/// The standard alphabet; padding may be there or not.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &STANDARD,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
-);
 
 /// Reads rows one after the other through one buffer.
 #[derive(Debug, Default)]
@@ -37,13 +29,24 @@ impl Bodies {
             Field::Is(_) | Field::Absent => absent(&kind, wire.blob_hash, wire.body_omitted),
             Field::Odd => RowBody::Malformed(odd("the body isn't text")),
         };
-        Ok(Row { seq, number, entry_id: entry_id(wire.entry_id), body })
+        // The body says the envelope's id once more: one text serves both.
+        let own = match &body {
+            RowBody::Entry(entry) => entry.id.as_ref(),
+            _ => None,
+        };
+        let entry_id = match (&wire.entry_id, own) {
+            (Field::Is(id), Some(own)) if *id == own.as_str() => Some(own.clone()),
+            _ => entry_id(wire.entry_id),
+        };
+        Ok(Row { seq, number, entry_id, body })
     }
 
     fn inline(&mut self, body: &str, kind: &str) -> RowBody {
         self.buffer.clear();
-        match BASE64.decode_vec(body, &mut self.buffer) {
-            Ok(()) => from_blob(&self.buffer, kind),
+        // The standard alphabet; padding may be there or not.
+        let base64 = if body.ends_with('=') { STANDARD } else { STANDARD_NO_PAD };
+        match base64.decode_append(body, &mut self.buffer) {
+            Ok(_) => from_blob(&self.buffer, kind),
             Err(_) => RowBody::Malformed(Malformed { kind: text::name(kind), reason: "the body isn't base64" }),
         }
     }

@@ -286,6 +286,20 @@ impl<'de: 'a, 'a> FromJson<'de> for Vec<&'a RawValue> {
     }
 }
 
+impl<'de, T: FromJson<'de>> FromJson<'de> for Vec<Field<T>> {
+    fn from_text(text: Cow<'de, str>) -> Field<Self> {
+        absent_or_odd(&text)
+    }
+
+    fn from_seq<A: SeqAccess<'de>>(mut seq: A) -> Result<Field<Self>, A::Error> {
+        let mut items = Self::new();
+        while let Some(item) = seq.next_element()? {
+            items.push(item);
+        }
+        Ok(Field::Is(items))
+    }
+}
+
 /// In the place of a list or an object an empty text stands for nothing.
 pub(super) fn absent_or_odd<T>(text: &str) -> Field<T> {
     if text.is_empty() { Field::Absent } else { Field::Odd }

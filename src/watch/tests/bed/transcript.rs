@@ -93,7 +93,7 @@ impl Transcript {
 
     /// The row of an entry.
     pub(super) fn find(&self, entry: &EntryId) -> Option<&Row> {
-        self.rows.values().find(|row| row.id() == *entry)
+        self.rows.values().find(|row| *row.id() == *entry)
     }
 
     /// Whether a send with this id has its row.
@@ -118,7 +118,7 @@ impl Transcript {
                 body => body,
             };
             let RowBody::Entry(entry) = body else { return None };
-            render(entry, Harness::Other).main.map(|text| (row.id(), text.text.to_string()))
+            render(entry, Harness::Other).main.map(|text| (row.id().into_owned(), text.text.to_string()))
         };
         self.rows.values().filter_map(text).collect()
     }

@@ -1,25 +1,44 @@
-//! Where a record's messages lie: packed one after the other in chunks of bytes.
+//! A record's messages, packed one after the other in chunks of bytes.
 //!
 //! A message is an allocation for its text, one for its entry's id and a hundred bytes of fields; here it is its text, its id and about twenty bytes
 //! more. Chunks never move once they are full, so that a long record grows without copying what it holds.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use crate::model::{Author, EntryId, Message, Meta, Part, Version, Wall, varint};
+use super::{Author, EntryId, Message, Meta, Part, Version, Wall, varint};
 
 /// Full chunks are of this size; a message that is longer has one of its own.
 const CHUNK: usize = 256 * 1024;
 
+/// Messages in any order, on their way to be [`Messages`].
+#[derive(Clone, Debug, Default)]
+pub struct Pile(Messages);
+
+/// Messages sorted by [`Message::order`]. What is in it never changes.
+#[derive(Clone, Debug, Default)]
+pub struct Messages {
+    slots: Vec<Slot>,
+    shelf: Shelf,
+}
+
+/// A message: its number, for the searches, and where the rest of it lies.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    number: u64,
+    place: Place,
+}
+
 /// Where a message begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+struct Place {
     chunk: u32,
     offset: u32,
 }
 
-/// Packed messages. What is put stays as it is.
+/// The chunks. What is put stays as it is.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Shelf {
+struct Shelf {
     chunks: Vec<Vec<u8>>,
     /// The few that have one: a message names its own by number.
     metas: Vec<Meta>,
@@ -29,7 +48,8 @@ pub(super) struct Shelf {
 
 /// A packed message, its fields not yet copied.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Packed<'a> {
+pub struct Packed<'a> {
+    number: u64,
     flags: u8,
     seq: u64,
     at: i64,
@@ -46,9 +66,106 @@ const BOT: u8 = 1 << 3;
 const REPLY: u8 = 1 << 4;
 const META: u8 = 1 << 5;
 
+impl Pile {
+    /// Adds a message.
+    pub fn push(&mut self, message: Message) {
+        let slot = Slot { number: message.number, place: self.0.shelf.put(message) };
+        self.0.slots.push(slot);
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All of them, sorted. No text is copied.
+    #[must_use]
+    pub fn sorted(self) -> Messages {
+        let Self(mut messages) = self;
+        let Messages { slots, shelf } = &mut messages;
+        slots.sort_by_cached_key(|slot| shelf.get(*slot).order());
+        messages
+    }
+}
+
+impl Messages {
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Puts a message where it belongs: O(1) above all others, else what is above it moves.
+    pub fn insert(&mut self, message: Message) {
+        let order = message.order();
+        let slot = Slot { number: message.number, place: self.shelf.put(message) };
+        if self.slots.last().is_none_or(|last| self.shelf.get(*last).order() <= order) {
+            self.slots.push(slot);
+        } else {
+            let place = self.slots.partition_point(|held| self.shelf.get(*held).order() <= order);
+            self.slots.insert(place, slot);
+        }
+    }
+
+    /// The number of the message at an index.
+    #[must_use]
+    pub fn number(&self, index: usize) -> Option<u64> {
+        self.slots.get(index).map(|slot| slot.number)
+    }
+
+    /// The highest number.
+    #[must_use]
+    pub fn last_number(&self) -> Option<u64> {
+        self.slots.last().map(|slot| slot.number)
+    }
+
+    /// Index of the first message whose number is at least `number`.
+    #[must_use]
+    pub fn first_at_least(&self, number: u128) -> usize {
+        self.slots.partition_point(|slot| u128::from(slot.number) < number)
+    }
+
+    /// The messages at a range of indices that is within bounds.
+    pub fn range(&self, range: Range<usize>) -> impl DoubleEndedIterator<Item = Packed<'_>> {
+        self.slots[range].iter().map(|slot| self.shelf.get(*slot))
+    }
+
+    /// All messages.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = Packed<'_>> {
+        self.range(0..self.len())
+    }
+}
+
+impl From<Vec<Message>> for Messages {
+    fn from(messages: Vec<Message>) -> Self {
+        let mut pile = Pile::default();
+        messages.into_iter().for_each(|message| pile.push(message));
+        pile.sorted()
+    }
+}
+
+impl PartialEq for Messages {
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len() && self.iter().zip(other.iter()).all(|(one, two)| one.message() == two.message())
+    }
+}
+
 impl Shelf {
     /// Puts a message (its number is kept by who asks).
-    pub(super) fn put(&mut self, message: Message) -> Place {
+    fn put(&mut self, message: Message) -> Place {
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes.clear();
         let mut flags = match message.version {
@@ -99,7 +216,8 @@ impl Shelf {
     }
 
     /// The message at a place that [`put`](Self::put) gave.
-    pub(super) fn get(&self, place: Place) -> Packed<'_> {
+    fn get(&self, slot: Slot) -> Packed<'_> {
+        let Slot { number, place } = slot;
         let mut bytes = &self.chunks[place.chunk as usize][place.offset as usize..];
         let flags = bytes.split_off_first().copied().unwrap_or(0);
         let seq = varint::take(&mut bytes);
@@ -111,31 +229,44 @@ impl Shelf {
         } else {
             usize::try_from(varint::take(&mut bytes)).ok().and_then(|meta| self.metas.get(meta))
         };
-        Packed { flags, seq, at, entry, reply_to, meta, text: varint::take_text(&mut bytes) }
+        Packed { number, flags, seq, at, entry, reply_to, meta, text: varint::take_text(&mut bytes) }
     }
 }
 
 impl Packed<'_> {
     /// See [`Message::order`].
-    pub(super) fn order(&self, number: u64) -> (u64, u8, u64) {
-        (number, Message::class(self.version(), self.part()), self.seq)
+    #[must_use]
+    pub fn order(&self) -> (u64, u8, u64) {
+        (self.number, Message::class(self.version(), self.part()), self.seq)
+    }
+
+    /// See [`Message::number`].
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// Bytes of its text.
-    pub(super) fn size(&self) -> usize {
+    #[must_use]
+    pub fn size(&self) -> usize {
         self.text.len()
     }
 
     /// The bytes of its entry's id.
-    pub(super) fn entry(&self) -> &[u8] {
+    #[must_use]
+    pub fn entry(&self) -> &[u8] {
         self.entry
     }
 
-    pub(super) fn part(&self) -> Part {
+    /// See [`Message::part`].
+    #[must_use]
+    pub fn part(&self) -> Part {
         if self.flags & ANSWER == 0 { Part::Entry } else { Part::Answer }
     }
 
-    pub(super) fn version(&self) -> Version {
+    /// See [`Message::version`].
+    #[must_use]
+    pub fn version(&self) -> Version {
         match self.flags & (EDIT | DELETE) {
             0 => Version::Base,
             EDIT => Version::Edit,
@@ -144,9 +275,10 @@ impl Packed<'_> {
     }
 
     /// The message as it was put.
-    pub(super) fn message(&self, number: u64) -> Message {
+    #[must_use]
+    pub fn message(&self) -> Message {
         Message {
-            number,
+            number: self.number,
             seq: self.seq,
             entry: EntryId::from(text(self.entry)),
             part: self.part(),
