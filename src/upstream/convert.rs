@@ -12,10 +12,11 @@ use serde_json::value::RawValue;
 
 use super::wire::{self, Field, FromJson, Name, Odd, Said};
 use super::{
-    Delivery, Frame, Me, Page, PageRequest, Roster, SendRequest, SendStatus, WatchRequest, WidgetAnswer, WidgetRequest,
+    Delivery, Frame, Me, Page, PageRequest, Roster, SendRequest, SendStatus, Skipped, WatchRequest, WidgetAnswer,
+    WidgetRequest,
 };
 use crate::model::{
-    AgentId, Bot, Delete, EntryId, Harness, LiveActivity, LiveState, Malformed, Row, TurnFailure, Wall,
+    AgentId, Bot, Delete, EntryId, Harness, LiveActivity, LiveState, Malformed, Row, RowBody, TurnFailure, Wall,
 };
 
 mod body;
@@ -37,6 +38,9 @@ const VISIBILITY: &str = "GROK_BOT_AGENT_VISIBILITY_";
 /// The numbers of the enum values, where the wire reference gives them or their order.
 const ROOM: u64 = 2;
 const TEAM: u64 = 2;
+
+/// More than any list of the service holds.
+const PLENTY: usize = 1000;
 
 /// Reads a text as one record.
 fn record<'a, T: FromJson<'a>>(text: &'a str) -> Option<T> {
@@ -169,12 +173,14 @@ pub(super) fn page(body: &[u8]) -> Result<Page, Unreadable> {
     Ok(Page { rows, generation, malformed })
 }
 
-fn rows(entries: &[&RawValue]) -> (Vec<Row>, Vec<Malformed>) {
+fn rows(entries: &[&RawValue]) -> (Vec<Row>, Skipped) {
     let mut bodies = Bodies::default();
-    let mut rows = Vec::with_capacity(entries.len());
-    let mut malformed = Vec::new();
+    let mut rows = Vec::with_capacity(entries.len().min(PLENTY));
+    let mut malformed = Skipped::default();
     for raw in entries {
         match tolerant(raw.get(), |text| Some(bodies.row(record(text)?))) {
+            // `{}` is a row, and a list may hold ten million of it.
+            Some(Ok(row)) if row.body == RowBody::Nothing && rows.last() == Some(&row) => {}
             Some(Ok(row)) => rows.push(row),
             Some(Err(odd)) => malformed.push(odd),
             None => malformed.push(Malformed { kind: "".into(), reason: "the row isn't an object that can be read" }),
@@ -194,7 +200,7 @@ fn delete(raw: &RawValue) -> Option<Delete> {
     })
 }
 
-/// Reads one frame of the stream into `out`: always at least one, and one more for each live state that can't be read.
+/// Reads one frame of the stream into `out`: always at least one, and one more for each live state that can't be read, up to a thousand.
 pub(super) fn frame(payload: &[u8], out: &mut VecDeque<Frame>) {
     let Ok(text) = simdutf8::basic::from_utf8(payload) else {
         out.push_back(malformed("frame", "the frame isn't UTF-8"));
@@ -283,6 +289,7 @@ fn rows_frame(wire: wire::Rows<'_>) -> Result<Frame, Odd> {
     let mut deletes = Vec::new();
     for raw in wire.deletes.or_default()? {
         match delete(raw) {
+            Some(delete) if deletes.last() == Some(&delete) => {}
             Some(delete) => deletes.push(delete),
             None => malformed.push(Malformed { kind: "delete".into(), reason: "the delete can't be read" }),
         }
@@ -302,11 +309,11 @@ fn agent_state(wire: wire::AgentState<'_>, out: &mut VecDeque<Frame>) -> Result<
     for raw in wire.live.or_default()? {
         match tolerant(raw.get(), |text| live_state(record(text)?).ok()) {
             Some(Some(state)) => live.push(state),
-            Some(None) => {}
-            None => out.push_back(Frame::Malformed(Malformed {
+            None if out.len() < PLENTY => out.push_back(Frame::Malformed(Malformed {
                 kind: "agentState.live".into(),
                 reason: "the live state can't be read",
             })),
+            Some(None) | None => {}
         }
     }
     Ok(Frame::AgentState { snapshot, live })
@@ -459,5 +466,7 @@ pub(super) fn presign_request(path: &str) -> Vec<u8> {
     json(&wire::PresignRequest { rel_paths: [path.to_owned()] })
 }
 
+#[cfg(test)]
+mod hostile;
 #[cfg(test)]
 mod tests;
