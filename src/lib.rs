@@ -20,3 +20,7 @@ pub mod service;
 pub mod simulate;
 pub mod upstream;
 pub mod watch;
+
+#[cfg(test)]
+#[path = "../tests/fuzz/mod.rs"]
+mod fuzz;

@@ -111,13 +111,15 @@ fn value(document: &Document, name: &str) -> Option<Value> {
     serde_json::from_str(document.raw(name)?).ok()
 }
 
-/// Absent, null and empty are one: no token. Anything else that isn't a usable token makes the file unusable.
+/// Absent, null and empty are one: no token. Anything else that isn't a usable token makes the file unusable, also what no JSON value can be made of
+/// (half a surrogate pair, a number past all numbers, great depth): it stands in a token's place, so the token isn't absent.
 fn token(document: &Document, name: &str) -> Result<Option<String>, FileError> {
-    match value(document, name) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) if text.is_empty() => Ok(None),
-        Some(Value::String(text)) if is_usable(&text) => Ok(Some(text)),
-        Some(_) => Err(FileError::Unusable(format!("{NAME}: {name} can't be used"))),
+    let Some(raw) = document.raw(name) else { return Ok(None) };
+    match serde_json::from_str::<Option<String>>(raw) {
+        Ok(None) => Ok(None),
+        Ok(Some(text)) if text.is_empty() => Ok(None),
+        Ok(Some(text)) if is_usable(&text) => Ok(Some(text)),
+        Ok(Some(_)) | Err(_) => Err(FileError::Unusable(format!("{NAME}: {name} can't be used"))),
     }
 }
 
@@ -272,6 +274,9 @@ impl Store {
         Ok(disk::write_private(&self.file(), document.render().as_bytes())?)
     }
 }
+
+#[cfg(test)]
+mod hostile;
 
 #[cfg(test)]
 mod tests {

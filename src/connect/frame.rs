@@ -119,6 +119,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::fuzz::{Corpus, Input, fuzz};
 
     #[derive(Clone, Debug, PartialEq)]
     enum Owned {
@@ -176,10 +177,71 @@ mod tests {
             prop_assert_eq!(decode(chunks).unwrap(), (frames, false));
         }
 
-        #[test]
-        fn garbage_never_panics(chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..30), 0..10)) {
-            let _ = decode(chunks.iter().map(Vec::as_slice));
+    }
+
+    /// The envelopes of a whole stream, by the definition: nothing of this file but its limits.
+    fn model(mut bytes: &[u8]) -> (Vec<Owned>, Result<bool, FrameError>) {
+        let mut frames = Vec::new();
+        while let Some((header, rest)) = bytes.split_first_chunk::<5>() {
+            let length = u32::from_be_bytes([header[1], header[2], header[3], header[4]]);
+            let error = match header[0] {
+                flags if flags % 2 == 1 => Some(FrameError::Compressed),
+                0 | 2 if length > 32 << 20 => Some(FrameError::TooLarge(length)),
+                0 | 2 => None,
+                flags => Some(FrameError::Flags(flags)),
+            };
+            if let Some(error) = error {
+                return (frames, Err(error));
+            }
+            let Some((payload, rest)) = rest.split_at_checked(length as usize) else { break };
+            let payload = payload.to_vec();
+            frames.push(if header[0] == 0 { Owned::Message(payload) } else { Owned::End(payload) });
+            bytes = rest;
         }
+        (frames, Ok(!bytes.is_empty()))
+    }
+
+    #[test]
+    fn any_bytes_in_any_chunks_give_what_one_chunk_gives_and_cost_no_more_than_came() {
+        let corpus = Corpus::of("envelopes");
+        let check = |bytes: &[u8], sizes: &[usize]| {
+            let (frames, end) = model(bytes);
+            let mut decoder = Decoder::default();
+            let (mut got, mut rest, mut at) = (Vec::new(), bytes, 0);
+            let mut error = None;
+            while error.is_none() && !rest.is_empty() {
+                let size = sizes.get(at % sizes.len().max(1)).map_or(rest.len(), |size| (*size).clamp(1, rest.len()));
+                let (chunk, after) = rest.split_at(size);
+                (rest, at) = (after, at + 1);
+                decoder.push(chunk);
+                assert!(
+                    decoder.buffer.capacity() <= 2 * bytes.len() + 64,
+                    "a length that was only announced costs nothing"
+                );
+                loop {
+                    match decoder.ready() {
+                        Ok(false) => break,
+                        Ok(true) => got.push(match decoder.take().unwrap().expect("it was ready") {
+                            Envelope::Message(payload) => Owned::Message(payload.to_vec()),
+                            Envelope::End(payload) => Owned::End(payload.to_vec()),
+                        }),
+                        Err(refused) => {
+                            assert_eq!(decoder.take(), Err(refused), "and it stays refused");
+                            error = Some(refused);
+                            break;
+                        }
+                    }
+                }
+            }
+            assert_eq!((got, error.map_or(Ok(decoder.is_cut()), Err)), (frames, end));
+        };
+        corpus.replay(|bytes| {
+            check(bytes, &[]);
+            check(bytes, &[1]);
+        });
+        fuzz(2000, &(corpus.mutants(), prop::collection::vec(1_usize..50, 0..6)), |(Input(bytes), sizes)| {
+            check(&bytes, &sizes);
+        });
     }
 
     #[test]

@@ -126,4 +126,6 @@ impl<I: AsyncBufRead + Unpin> LineReader<I> {
 }
 
 #[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod tests;

@@ -49,7 +49,7 @@ pub enum Error {
     /// The disk is full, the folder read-only, the file busy: it may pass.
     #[error("index not written: {0}")]
     Disk(String),
-    /// SQLite calls the file corrupt or no database, or its schema isn't ours. It is set aside.
+    /// The file is no index of ours: no database, a damaged one, other tables, or rows that are no marks. It is set aside.
     #[error("index file not usable: {0}")]
     Foreign(String),
 }

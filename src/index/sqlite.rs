@@ -1,7 +1,7 @@
 //! The index as an SQLite file.
 
 use std::fs::{self, OpenOptions};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,6 +18,8 @@ const APPLICATION_ID: i32 = 0x6367_6278;
 const SCHEMA: i32 = 2;
 /// The schema whose digests were whole: it is brought up to date.
 const WHOLE_DIGESTS: i32 = 1;
+/// The header's word for a file with a log beside it, as ours is; 1 is one without.
+const WAL_FORMAT: u8 = 2;
 /// A reader of another process (a backup, say) may hold the file for a moment.
 const BUSY: Duration = Duration::from_secs(2);
 
@@ -93,45 +95,14 @@ impl Sqlite {
 impl Store for Sqlite {
     fn load(&mut self, account: &str, agent: &AgentId) -> Result<Stored, Error> {
         self.with(|connection| {
-            let read = |connection: &Connection| -> rusqlite::Result<Vec<Result<(u64, Mark), String>>> {
+            let read = |connection: &Connection| -> rusqlite::Result<Vec<(u64, Mark)>> {
                 let mut query = connection.prepare_cached(
                     "SELECT generation, entry, part, seq, digest, first, edit, deleted, author FROM mark
                      WHERE bot = (SELECT id FROM bot WHERE account = ?1 AND agent = ?2)",
                 )?;
-                let rows = query.query_map(params![account, agent.as_str()], |row| {
-                    let digest: Option<Vec<u8>> = row.get(4)?;
-                    let digest = digest.map(|bytes| bytes.try_into().map(Digest)).transpose();
-                    Ok(digest.map_err(|_| "a digest of another length".to_owned()).and_then(|digest| {
-                        let part: i64 = row.get(2).map_err(|error| error.to_string())?;
-                        let author: i64 = row.get(8).map_err(|error| error.to_string())?;
-                        let get = |column| {
-                            row.get::<_, i64>(column).map(i64::cast_unsigned).map_err(|error| error.to_string())
-                        };
-                        let maybe = |column| {
-                            row.get::<_, Option<i64>>(column)
-                                .map(|value| value.map(i64::cast_unsigned))
-                                .map_err(|error| error.to_string())
-                        };
-                        let entry: String = row.get(1).map_err(|error| error.to_string())?;
-                        Ok((
-                            get(0)?,
-                            Mark {
-                                entry: EntryId::from(entry),
-                                part: if part == 0 { Part::Entry } else { Part::Answer },
-                                seq: get(3)?,
-                                digest,
-                                first: get(5)?,
-                                edit: maybe(6)?,
-                                delete: maybe(7)?,
-                                author: if author == 0 { Author::Account } else { Author::Bot },
-                            },
-                        ))
-                    }))
-                })?;
-                rows.collect()
+                query.query_map(params![account, agent.as_str()], mark)?.collect()
             };
             let marks = read(connection).map_err(classify)?;
-            let marks = marks.into_iter().collect::<Result<_, _>>().map_err(Error::Foreign)?;
             Ok(Stored { marks })
         })
     }
@@ -152,6 +123,28 @@ impl Store for Sqlite {
     fn take_set_aside(&mut self) -> Vec<PathBuf> {
         std::mem::take(&mut self.set_aside)
     }
+}
+
+/// A row as a mark. What none of ours can hold is an error, never a guess: a guessed cursor would be told to hosts.
+fn mark(row: &rusqlite::Row<'_>) -> rusqlite::Result<(u64, Mark)> {
+    let number = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
+    let maybe = |column| row.get::<_, Option<i64>>(column).map(|value| value.map(i64::cast_unsigned));
+    let flag = |column| match row.get::<_, i64>(column)? {
+        0 => Ok(false),
+        1 => Ok(true),
+        other => Err(rusqlite::Error::IntegralValueOutOfRange(column, other)),
+    };
+    let mark = Mark {
+        entry: EntryId::from(row.get::<_, String>(1)?),
+        part: if flag(2)? { Part::Answer } else { Part::Entry },
+        seq: number(3)?,
+        digest: row.get::<_, Option<[u8; 16]>>(4)?.map(Digest),
+        first: number(5)?,
+        edit: maybe(6)?,
+        delete: maybe(7)?,
+        author: if flag(8)? { Author::Bot } else { Author::Account },
+    };
+    Ok((number(0)?, mark))
 }
 
 fn write_batch(transaction: &Transaction<'_>, commit: &Commit) -> rusqlite::Result<()> {
@@ -194,8 +187,35 @@ fn open(path: &Path) -> Result<Connection, Error> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(Error::Disk(error.to_string())),
         _ => {}
     }
+    plausible(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     prepare(Connection::open_with_flags(path, flags).map_err(classify)?)
+}
+
+/// What SQLite itself would let pass, of a file that was cut or whose header was damaged.
+///
+/// It writes whole pages, and reads what is missing of a last one as zeros: marks that nobody wrote. And a file of a later write format it only reads;
+/// ours never is one, and would be read-only for ever.
+///
+/// Before SQLite opens the file: closing it here afterwards would drop SQLite's locks.
+fn plausible(path: &Path) -> Result<(), Error> {
+    let mut header = [0; 19];
+    let nofollow = nix::fcntl::OFlag::O_NOFOLLOW.bits();
+    let Ok(mut file) = OpenOptions::new().read(true).custom_flags(nofollow).open(path) else { return Ok(()) };
+    let (Ok(metadata), Ok(())) = (file.metadata(), file.read_exact(&mut header)) else { return Ok(()) };
+    let [.., high, low, write_format] = header;
+    let page = match u64::from(u16::from_be_bytes([high, low])) {
+        1 => 65536,
+        size => size,
+    };
+    // A size that is none, as everything else in the header, is SQLite's to judge.
+    if page.is_power_of_two() && !metadata.len().is_multiple_of(page) {
+        return Err(Error::Foreign(format!("{} bytes are no whole pages of {page}", metadata.len())));
+    }
+    if write_format > WAL_FORMAT {
+        return Err(Error::Foreign(format!("write format {write_format}")));
+    }
+    Ok(())
 }
 
 fn prepare(connection: Connection) -> Result<Connection, Error> {
@@ -245,12 +265,21 @@ fn prepare(connection: Connection) -> Result<Connection, Error> {
     Ok(connection)
 }
 
-/// Only what SQLite itself calls corrupt or no database is foreign; everything else may pass.
+/// What says of the file itself that it isn't ours is foreign: SQLite calls it corrupt or no database, knows a table or column of ours not
+/// (`Unknown` is its word for a statement that doesn't fit), finds a rule of the tables broken that no statement here breaks, or gives a value that is
+/// no mark of ours (an error without a code). Tried again, each would fail for ever. Everything else may pass.
 #[expect(clippy::needless_pass_by_value, reason = "given to map_err")]
 fn classify(error: rusqlite::Error) -> Error {
     match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Error::Foreign(error.to_string()),
-        _ => Error::Disk(error.to_string()),
+        None
+        | Some(
+            ErrorCode::DatabaseCorrupt
+            | ErrorCode::NotADatabase
+            | ErrorCode::Unknown
+            | ErrorCode::ConstraintViolation
+            | ErrorCode::TypeMismatch,
+        ) => Error::Foreign(error.to_string()),
+        Some(_) => Error::Disk(error.to_string()),
     }
 }
 
@@ -259,6 +288,9 @@ fn suffixed(path: &Path, suffix: &str) -> PathBuf {
     name.push(suffix);
     PathBuf::from(name)
 }
+
+#[cfg(test)]
+mod hostile;
 
 #[cfg(test)]
 mod tests {

@@ -232,6 +232,9 @@ fn write(message: &impl Serialize) -> String {
 }
 
 #[cfg(test)]
+mod hostile;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

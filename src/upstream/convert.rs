@@ -13,10 +13,11 @@ use serde_json::value::RawValue;
 
 use super::wire::{self, Field, Name, Odd, Said};
 use super::{
-    Delivery, Frame, Me, Page, PageRequest, Roster, SendRequest, SendStatus, WatchRequest, WidgetAnswer, WidgetRequest,
+    Delivery, Frame, Me, Page, PageRequest, Roster, SendRequest, SendStatus, Skipped, WatchRequest, WidgetAnswer,
+    WidgetRequest,
 };
 use crate::model::{
-    AgentId, Bot, Delete, EntryId, Harness, LiveActivity, LiveState, Malformed, Row, TurnFailure, Wall,
+    AgentId, Bot, Delete, EntryId, Harness, LiveActivity, LiveState, Malformed, Row, RowBody, TurnFailure, Wall,
 };
 
 mod body;
@@ -38,6 +39,9 @@ const VISIBILITY: &str = "GROK_BOT_AGENT_VISIBILITY_";
 /// The numbers of the enum values, where the wire reference gives them or their order.
 const ROOM: u64 = 2;
 const TEAM: u64 = 2;
+
+/// More than any list of the service holds.
+const PLENTY: usize = 1000;
 
 /// Reads a text as one record: an object. (A list would be taken for one by its order.)
 fn record<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
@@ -178,7 +182,7 @@ fn listed_page<T>(wire: wire::Page<Field<Vec<T>>>, rows: impl FnOnce(Vec<T>) -> 
 }
 
 /// Rows, and what was in their place and couldn't be read.
-type Rows = (Vec<Row>, Vec<Malformed>);
+type Rows = (Vec<Row>, Skipped);
 
 fn listed_rows(entries: Vec<Field<wire::Row<'_>>>) -> Rows {
     rows(entries, |bodies, entry| Some(bodies.row(entry.is()?)))
@@ -190,10 +194,12 @@ fn raw_rows(entries: Vec<&RawValue>) -> Rows {
 
 fn rows<T>(entries: Vec<T>, mut read: impl FnMut(&mut Bodies, T) -> Option<Result<Row, Malformed>>) -> Rows {
     let mut bodies = Bodies::default();
-    let mut rows = Vec::with_capacity(entries.len());
-    let mut malformed = Vec::new();
+    let mut rows = Vec::with_capacity(entries.len().min(PLENTY));
+    let mut malformed = Skipped::default();
     for entry in entries {
         match read(&mut bodies, entry) {
+            // `{}` is a row, and a list may hold ten million of it.
+            Some(Ok(row)) if row.body == RowBody::Nothing && rows.last() == Some(&row) => {}
             Some(Ok(row)) => rows.push(row),
             Some(Err(odd)) => malformed.push(odd),
             None => malformed.push(Malformed { kind: "".into(), reason: "the row isn't an object that can be read" }),
@@ -213,7 +219,7 @@ fn delete(raw: &RawValue) -> Option<Delete> {
     })
 }
 
-/// Reads one frame of the stream into `out`: always at least one, and one more for each live state that can't be read.
+/// Reads one frame of the stream into `out`: always at least one, and one more for each live state that can't be read, up to a thousand.
 pub(super) fn frame(payload: &[u8], out: &mut VecDeque<Frame>) {
     let Ok(text) = simdutf8::basic::from_utf8(payload) else {
         out.push_back(malformed("frame", "the frame isn't UTF-8"));
@@ -310,6 +316,7 @@ fn rows_frame<T>(wire: wire::Rows<'_, Field<Vec<T>>>, rows: impl FnOnce(Vec<T>) 
     let mut deletes = Vec::new();
     for raw in wire.deletes.or_default()? {
         match delete(raw) {
+            Some(delete) if deletes.last() == Some(&delete) => {}
             Some(delete) => deletes.push(delete),
             None => malformed.push(Malformed { kind: "delete".into(), reason: "the delete can't be read" }),
         }
@@ -329,11 +336,11 @@ fn agent_state(wire: wire::AgentState<'_>, out: &mut VecDeque<Frame>) -> Result<
     for raw in wire.live.or_default()? {
         match tolerant(raw.get(), |text| live_state(record(text)?).ok()) {
             Some(Some(state)) => live.push(state),
-            Some(None) => {}
-            None => out.push_back(Frame::Malformed(Malformed {
+            None if out.len() < PLENTY => out.push_back(Frame::Malformed(Malformed {
                 kind: "agentState.live".into(),
                 reason: "the live state can't be read",
             })),
+            Some(None) | None => {}
         }
     }
     Ok(Frame::AgentState { snapshot, live })
@@ -486,5 +493,7 @@ pub(super) fn presign_request(path: &str) -> Vec<u8> {
     json(&wire::PresignRequest { rel_paths: [path.to_owned()] })
 }
 
+#[cfg(test)]
+mod hostile;
 #[cfg(test)]
 mod tests;

@@ -93,7 +93,32 @@ pub struct Page {
     /// The generation of this answer; `None` where it is absent or 0.
     pub generation: Option<u64>,
     /// Rows that couldn't be read at all.
-    pub malformed: Vec<Malformed>,
+    pub malformed: Skipped,
+}
+
+/// Records that couldn't be read at all, in their order. Equal ones next to each other are kept once with their count: a record may be two bytes long,
+/// so a list of them must not cost more than it says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Skipped(Vec<(Malformed, usize)>);
+
+impl Skipped {
+    /// One more.
+    pub(crate) fn push(&mut self, malformed: Malformed) {
+        match self.0.last_mut() {
+            Some((last, times)) if *last == malformed => *times += 1,
+            _ => self.0.push((malformed, 1)),
+        }
+    }
+
+    /// Each kind of them, with how often it came.
+    pub fn iter(&self) -> impl Iterator<Item = &(Malformed, usize)> {
+        self.0.iter()
+    }
+
+    /// How many there were in all.
+    pub fn count(&self) -> usize {
+        self.0.iter().map(|(_, times)| times).sum()
+    }
 }
 
 /// What the stream is asked for. `includeUnlistedAgents` is always true, `inlineBodyMaxBytes` 262144.
@@ -124,7 +149,7 @@ pub enum Frame {
         /// Removed rows.
         deletes: Vec<Delete>,
         /// Rows that couldn't be read at all.
-        malformed: Vec<Malformed>,
+        malformed: Skipped,
     },
     /// The history was cleared.
     Cleared {

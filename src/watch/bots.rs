@@ -107,7 +107,7 @@ impl Watch {
                 self.lost += 1;
                 tracing::warn!(agent = %agent, seq, "the body of a row couldn't be fetched in time");
             }
-            Effect::Skipped(malformed) => self.skip(now, &malformed),
+            Effect::Skipped(malformed) => self.skip(now, &malformed, 1),
         }
     }
 
@@ -176,9 +176,9 @@ impl Watch {
         }
     }
 
-    /// A body or a record that couldn't be read: counted, logged once a kind and hour.
-    pub(super) fn skip(&mut self, now: Now, malformed: &Malformed) {
-        self.skipped += 1;
+    /// Bodies or records that couldn't be read: counted, logged once a kind and hour.
+    pub(super) fn skip(&mut self, now: Now, malformed: &Malformed, times: usize) {
+        self.skipped += times as u64;
         if self.once_an_hour(now.mono, format!("malformed/{}", malformed.kind)) {
             tracing::warn!(kind = %malformed.kind, reason = malformed.reason, "something unreadable is skipped");
         }

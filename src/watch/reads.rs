@@ -76,10 +76,10 @@ impl Watch {
         match page {
             Ok(page) => {
                 bot.page_backoff.reset();
-                for malformed in &page.malformed {
-                    self.skip(now, malformed);
+                for (malformed, times) in page.malformed.iter() {
+                    self.skip(now, malformed, *times);
                 }
-                let malformed = page.malformed.len();
+                let malformed = page.malformed.count();
                 let input = Input::Page { read: query.read, generation: page.generation, rows: page.rows, malformed };
                 self.feed(now, agent, Some(life), input);
             }

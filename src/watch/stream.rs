@@ -186,8 +186,8 @@ impl Watch {
                 tracing::debug!(?lifetime, "the stream is up");
             }
             Frame::Rows { agent_id, generation, rows, deletes, malformed } => {
-                for malformed in malformed {
-                    self.skip(now, &malformed);
+                for (malformed, times) in malformed.iter() {
+                    self.skip(now, malformed, *times);
                 }
                 if let Some(bot) = self.bots.get_mut(&agent_id) {
                     bot.touched = now.mono;
@@ -212,7 +212,7 @@ impl Watch {
                     tracing::warn!(%kind, "a frame of a kind never heard of is skipped");
                 }
             }
-            Frame::Malformed(malformed) => self.skip(now, &malformed),
+            Frame::Malformed(malformed) => self.skip(now, &malformed, 1),
         }
     }
 

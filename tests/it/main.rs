@@ -9,6 +9,7 @@ mod bind;
 mod cli;
 mod disk;
 mod field;
+mod hostile;
 mod killed;
 mod lifecycle;
 mod posting;

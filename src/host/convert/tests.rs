@@ -3,6 +3,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
+use crate::fuzz::{Corpus, Input, fuzz};
 use crate::model::{
     Activity, AgentId, Attachment, Cursor, EntryId, Harness, Message, TurnFailure, Widget, WidgetOption,
 };
@@ -84,6 +85,47 @@ proptest! {
         let place = Place { generation: u128::from(generation), number: u128::from(number) };
         prop_assert_eq!(parse_cursor(&text), Some(place));
     }
+}
+
+/// Cursors by their definition, on texts and numbers of any size.
+fn by_definition(text: &str) -> Option<(BigUint, BigUint)> {
+    let number = |digits: &str| {
+        let plain = !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit());
+        (plain && (digits.len() == 1 || !digits.starts_with('0'))).then(|| digits.parse().unwrap())
+    };
+    let parts: Vec<&str> = text.split(':').collect();
+    match parts[..] {
+        [generation, number_text] if text.len() <= 100 => Some((number(generation)?, number(number_text)?)),
+        _ => None,
+    }
+}
+
+#[test]
+fn h13_any_text_is_a_cursor_or_a_bad_one_and_their_order_is_that_of_the_numbers() {
+    let corpus = Corpus::of("cursors");
+    let check = |a: &[u8], b: &[u8], held: Cursor| {
+        let (a, b) = (String::from_utf8_lossy(a), String::from_utf8_lossy(b));
+        let (place, truth) = (parse_cursor(&a), by_definition(&a));
+        assert_eq!(place.is_some(), truth.is_some(), "{a:?}");
+        let (Some(place), Some(truth)) = (place, truth) else { return };
+        let fits = |number: &BigUint| u128::try_from(number).ok();
+        for (saturated, true_number) in [(place.generation, &truth.0), (place.number, &truth.1)] {
+            assert_eq!(saturated, fits(true_number).unwrap_or(u128::MAX));
+        }
+        // Against what we hold the order is exact, whatever was written.
+        let ours = (u128::from(held.generation), u128::from(held.number));
+        let ours_truth = (BigUint::from(held.generation), BigUint::from(held.number));
+        assert_eq!(ours.cmp(&(place.generation, place.number)), ours_truth.cmp(&truth), "{held} and {a:?}");
+        if let (Some(other), Some(other_truth)) = (parse_cursor(&b), by_definition(&b)) {
+            // Between two of a host it never turns round.
+            let (order, truly) = ((place.number.cmp(&other.number)), truth.1.cmp(&other_truth.1));
+            assert!(order == truly || order.is_eq(), "{a:?} and {b:?}");
+        }
+    };
+    let ours = |generation, number| Cursor { generation, number };
+    corpus.replay(|bytes| check(bytes, bytes, ours(1, u64::MAX)));
+    let values = (corpus.mutants(), corpus.mutants(), any::<u64>(), any::<u64>());
+    fuzz(4000, &values, |(Input(a), Input(b), generation, number)| check(&a, &b, ours(generation, number)));
 }
 
 #[test]

@@ -142,7 +142,8 @@ async fn lines(chunks: &[Vec<u8>], limit: usize) -> Vec<Incoming> {
     tokio::join!(write, read).1
 }
 
-fn expected(bytes: &[u8], limit: usize) -> Vec<Incoming> {
+/// The lines by their definition.
+pub(super) fn expected(bytes: &[u8], limit: usize) -> Vec<Incoming> {
     let message = |line: &[u8]| {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         match std::str::from_utf8(line) {

@@ -227,11 +227,11 @@ fn a2_numbers_are_exact_as_text_and_as_number() {
             &json!([{"seq": odd, "entryKind":"message"}, {"seq":"1","updatedSeq": odd}, {"seq":"7","updatedSeq":"8"}]),
         );
         assert_eq!(page.rows.len(), 1, "{odd}: the good row stays");
-        assert_eq!(page.malformed.len(), 2, "{odd}");
-        assert_eq!(&*page.malformed[0].kind, "message");
+        assert_eq!(page.malformed.count(), 2, "{odd}");
+        assert!(page.malformed.iter().any(|(odd, _)| &*odd.kind == "message"));
     }
     let page = super::page(br#"{"entries":[{"seq":18446744073709551616},{"seq":1e2},{"seq":5}]}"#).unwrap();
-    assert_eq!((page.rows.len(), page.malformed.len()), (1, 2));
+    assert_eq!((page.rows.len(), page.malformed.count()), (1, 2));
 }
 
 #[test]
@@ -265,10 +265,10 @@ fn a3_pages_are_sorted_whatever_the_order() {
 #[test]
 fn an_odd_row_costs_nobody_else() {
     let page = page_of(&json!([5, null, [], "x", {"seq":"1"}, {"seq":"2","body":7,"entryKind":"message"}]));
-    assert_eq!((page.rows.len(), page.malformed.len()), (2, 4));
+    assert_eq!((page.rows.len(), page.malformed.count()), (2, 4));
     assert!(matches!(page.rows[0].body, RowBody::Malformed(_)), "an odd body is a row all the same");
     let page = super::page(br#"{"entries":[{"seq":"1","seq":"2"},{"seq":1e999},{"seq":"3"}],"generation":1}"#).unwrap();
-    assert_eq!((page.rows.len(), page.malformed.len()), (1, 2));
+    assert_eq!((page.rows.len(), page.malformed.count()), (1, 2));
 }
 
 #[test]
@@ -629,7 +629,7 @@ fn a21_old_rows_and_new_kinds_are_kept() {
         {"seq":"2","updatedSeq":"2","entryKind":"send-message","body":body(&json!({"id":"a","kind":"send-message","message":{"type":"text","content":"old"}}))},
         {"seq":"1","updatedSeq":"1","entryKind":"never-seen","body":body(&json!({"id":"b","kind":"never-seen"}))}
     ]));
-    assert_eq!((page.rows.len(), page.malformed.len()), (2, 0));
+    assert_eq!((page.rows.len(), page.malformed.count()), (2, 0));
     assert!(page.rows.iter().all(|row| matches!(row.body, RowBody::Entry(_))));
 }
 
@@ -661,7 +661,7 @@ fn the_row_frames_of_the_reference() {
     assert_eq!((rows[0].seq, rows[0].number, rows[0].id().as_str()), (40, 58, "t10u"));
     let delete = |seq, number, id: Option<&str>| Delete { seq, number, entry_id: id.map(EntryId::from) };
     assert_eq!(deletes, [delete(12, 59, Some("t3s1")), delete(13, 60, None)]);
-    assert_eq!(malformed.len(), 2);
+    assert_eq!(malformed.count(), 2);
     assert_eq!(one_frame(&json!({"heartbeat":{"serverTimeMs":"1790000010000"}})), Frame::Heartbeat);
     assert_eq!(one_frame(&json!({"heartbeat":{}})), Frame::Heartbeat);
 }
@@ -924,7 +924,7 @@ fn the_recorded_answers() {
     assert_eq!((empty.rows.len(), empty.generation), (0, Some(1)));
     let page = super::page(&recorded("09-list-entries.http")).unwrap();
     let seen: Vec<_> = page.rows.iter().map(|row| (row.seq, row.number)).collect();
-    assert_eq!((seen, page.malformed.len()), (vec![(2, 2), (1, 1)], 0), "newest first though it came oldest first");
+    assert_eq!((seen, page.malformed.count()), (vec![(2, 2), (1, 1)], 0), "newest first though it came oldest first");
     let RowBody::Entry(echo) = &page.rows[1].body else { panic!() };
     assert_eq!((echo.nonce.as_deref(), echo.role), (Some("m-1"), Role::User));
     assert_eq!(echo.content, Content::Message("hello".into()));

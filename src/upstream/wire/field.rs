@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -294,11 +294,18 @@ impl<'de, T: FromJson<'de>> FromJson<'de> for Vec<Field<T>> {
     fn from_seq<A: SeqAccess<'de>>(mut seq: A) -> Result<Field<Self>, A::Error> {
         let mut items = Self::new();
         while let Some(item) = seq.next_element()? {
+            // Each costs a hundred times the `{}` that it may be: a longer list is read with its elements raw.
+            if items.len() == LISTED {
+                return Err(A::Error::custom("a long list"));
+            }
             items.push(item);
         }
         Ok(Field::Is(items))
     }
 }
+
+/// The elements of a list that are read at once. Twice what a page or a frame of the service holds.
+const LISTED: usize = 1000;
 
 /// In the place of a list or an object an empty text stands for nothing.
 pub(super) fn absent_or_odd<T>(text: &str) -> Field<T> {

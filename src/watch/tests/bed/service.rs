@@ -14,7 +14,7 @@ use super::frames::{Item, Manner};
 use super::rows;
 use super::transcript::Transcript;
 use crate::model::{AgentId, Bot, Cursor, Delete, EntryId, Harness, LiveState, Row, RowBody};
-use crate::upstream::{Call, Error, ErrorKind, Frame, Me};
+use crate::upstream::{Call, Error, ErrorKind, Frame, Me, Skipped};
 
 type Matches = Box<dyn Fn(&Request) -> bool + Send>;
 
@@ -382,7 +382,13 @@ fn plain(cursors: &[(AgentId, Cursor)]) -> Vec<(String, u64, u64)> {
 }
 
 pub(in crate::watch::tests) fn rows_frame(bot: &str, generation: u64, rows: Vec<Row>, deletes: Vec<Delete>) -> Frame {
-    Frame::Rows { agent_id: AgentId::from(bot), generation: Some(generation), rows, deletes, malformed: vec![] }
+    Frame::Rows {
+        agent_id: AgentId::from(bot),
+        generation: Some(generation),
+        rows,
+        deletes,
+        malformed: Skipped::default(),
+    }
 }
 
 impl State {

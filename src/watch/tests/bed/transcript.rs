@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::rows;
 use crate::mirror::render;
 use crate::model::{BodyRef, Delete, EntryId, Harness, Row, RowBody};
-use crate::upstream::{Page, PageRequest};
+use crate::upstream::{Page, PageRequest, Skipped};
 
 #[derive(Debug, Default)]
 pub(in crate::watch::tests) struct Transcript {
@@ -82,7 +82,7 @@ impl Transcript {
             Some(body) if single => Row { body: body.clone(), ..row.clone() },
             _ => self.shown(row),
         });
-        Page { rows: rows.collect(), generation: Some(self.generation), malformed: Vec::new() }
+        Page { rows: rows.collect(), generation: Some(self.generation), malformed: Skipped::default() }
     }
 
     /// What lies past a cursor.
