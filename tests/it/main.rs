@@ -7,6 +7,7 @@ mod a_minute;
 mod architecture;
 mod bind;
 mod cli;
+mod crashes;
 mod disk;
 mod field;
 mod killed;

@@ -215,7 +215,7 @@ impl Host {
     }
 
     /// Takes the next message, if one comes soon.
-    async fn step(&mut self) {
+    pub(crate) async fn step(&mut self) {
         if let Ok(message) = timeout_at(Instant::now() + LOOK, self.from.recv()).await {
             match message {
                 Some(line) => self.fold(&line),

@@ -1,7 +1,10 @@
 //! The built binary against the simulated service, and a host that talks with it.
 
 mod host;
+mod ledger;
+mod mount;
 mod schemas;
+mod talk;
 
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -15,6 +18,9 @@ use tempfile::TempDir;
 use tokio::process::Command;
 
 pub(crate) use host::{Host, cursor, kind, texts};
+pub(crate) use ledger::{Ledger, fixed};
+pub(crate) use mount::{Mounted, fill};
+pub(crate) use talk::Talk;
 
 /// Far more than anything here takes; a test that reaches it hangs.
 pub(crate) const LIMIT: Duration = Duration::from_secs(90);
