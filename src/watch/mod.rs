@@ -260,6 +260,10 @@ impl Watch {
     /// Runs until `stop`, a [`Command::Shutdown`], or until every handle is gone. Posts are settled and the index is flushed before it returns;
     /// dropping the future instead leaves begun posts unsettled (their hosts hear nothing) and loses nothing else.
     pub async fn run(mut self, stop: CancellationToken) -> Quit {
+        // Before it waits for anything: a host that looks now must not be told that nobody is signed in.
+        let now = self.now();
+        self.due(now);
+        self.publish_status();
         loop {
             match self.next_event(&stop).await {
                 Event::Stop => {
