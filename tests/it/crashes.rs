@@ -112,6 +112,7 @@ impl Lane {
     async fn end(mut self) {
         self.talking_goes_on();
         self.talking.shutdown().await;
+        self.ledger.posting = false;
         let (bench, agents, ledger) = (&self.bench, &self.agents, &mut self.ledger);
         let mut host = bench.spawn();
         let caught_up = ledger.follow(&mut host, bench, |ledger| ledger.agrees(bench, agents));
@@ -120,7 +121,7 @@ impl Lane {
         let mut host = bench.spawn();
         let again = ledger.follow(&mut host, bench, |ledger| ledger.all_whole(agents.len()));
         timeout(LIMIT, again).await.expect("every record is read again");
-        assert!(ledger.agrees(bench, agents), "nothing changed since");
+        assert!(ledger.agrees(bench, agents), "nothing changed since: {}", ledger.differences(bench, agents));
         host.quit().await;
         let mut texts: Vec<String> = bench.control.received_messages().into_iter().map(|sent| sent.text).collect();
         let all = texts.len();

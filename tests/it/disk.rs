@@ -7,7 +7,7 @@ use crate::support::{Bench, Host, Mounted, fill, mode, texts};
 
 #[tokio::test]
 async fn a_full_disk_is_said_once_and_nothing_is_exposed_that_isnt_recorded() {
-    let mut bench = Bench::new(coda_grok_bot::simulate::Options::default()).await;
+    let bench = Bench::new(coda_grok_bot::simulate::Options::default()).await;
     bench.bot("a");
     let Some(mounted) = Mounted::over(&bench.data(), "1m").await else {
         eprintln!("skipped: no file system can be mounted here");
@@ -50,7 +50,7 @@ async fn a_full_disk_is_said_once_and_nothing_is_exposed_that_isnt_recorded() {
 
 #[tokio::test]
 async fn a_read_only_folder_is_said_in_one_sentence() {
-    let mut bench = Bench::new(coda_grok_bot::simulate::Options::default()).await;
+    let bench = Bench::new(coda_grok_bot::simulate::Options::default()).await;
     bench.bot("a");
     let Some(mounted) = Mounted::over(&bench.data(), "1m").await else {
         eprintln!("skipped: no file system can be mounted here");

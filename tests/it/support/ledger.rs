@@ -35,6 +35,8 @@ pub(crate) struct Ledger {
     open: Vec<(String, String)>,
     posts: u32,
     random: fastrand::Rng,
+    /// Now and then it posts.
+    pub(crate) posting: bool,
     /// Told whenever something new was shown.
     pub(crate) heard: Arc<Notify>,
 }
@@ -67,6 +69,7 @@ impl Ledger {
             open: Vec::new(),
             posts: 0,
             random: fastrand::Rng::with_seed(seed),
+            posting: true,
             heard: Arc::default(),
         }
     }
@@ -76,13 +79,13 @@ impl Ledger {
         self.records.values().map(|known| known.order.len()).sum()
     }
 
-    /// Greets a new process and follows it until `done` holds. Now and then it posts.
+    /// Greets a new process and follows it until `done` holds.
     pub(crate) async fn follow(&mut self, host: &mut Host, bench: &Bench, mut done: impl FnMut(&Self) -> bool) {
         for known in self.records.values_mut() {
             known.life.clear();
             known.whole = false;
         }
-        let mut post = self.random.u8(0..3) == 0;
+        let mut post = self.posting && self.random.u8(0..3) == 0;
         let open: Vec<Value> = self.open.iter().map(|(id, record)| json!({"id": id, "record": record})).collect();
         let hello = json!({"protocolVersion": "5.7.0", "host": {"name": "Coda", "version": "5.7.0"}, "openRuns": open});
         host.call("initialize", hello).await.unwrap();
@@ -168,6 +171,18 @@ impl Ledger {
     /// Everything that the service holds was shown, and nothing else is left.
     pub(crate) fn agrees(&self, bench: &Bench, agents: &[String]) -> bool {
         agents.iter().all(|agent| self.view(&bench.record(agent)) == held(&bench.control, agent))
+    }
+
+    /// Where they don't.
+    pub(crate) fn differences(&self, bench: &Bench, agents: &[String]) -> String {
+        let mut told = String::new();
+        for agent in agents {
+            let (view, held) = (self.view(&bench.record(agent)), held(&bench.control, agent));
+            for key in view.keys().chain(held.keys()).filter(|key| view.get(*key) != held.get(*key)) {
+                told += &format!("{agent}, {key}: shown {:?}, held {:?}\n", view.get(key), held.get(key));
+            }
+        }
+        told
     }
 
     /// Every record was read as a whole in this life.
