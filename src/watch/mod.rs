@@ -166,6 +166,8 @@ struct Trouble {
     list: Option<Wall>,
     stream: Option<Wall>,
     disk: Option<Wall>,
+    /// What is wrong with the disk is that something lies where the index belongs.
+    in_the_way: bool,
     set_aside: bool,
     last: Option<String>,
 }
@@ -399,7 +401,12 @@ impl Watch {
         self.fetches.clear();
         self.held_fetches.clear();
         self.link_backoff.reset();
-        self.trouble = Trouble { disk: self.trouble.disk, set_aside: self.trouble.set_aside, ..Trouble::default() };
+        self.trouble = Trouble {
+            disk: self.trouble.disk,
+            in_the_way: self.trouble.in_the_way,
+            set_aside: self.trouble.set_aside,
+            ..Trouble::default()
+        };
     }
 
     /// Logs a repeating anomaly once an hour a key.
