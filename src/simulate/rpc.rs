@@ -172,7 +172,6 @@ pub(super) fn accept(world: &mut World, incoming: Incoming) -> Accepted {
         return Accepted::Duplicate;
     }
     world.sends.insert(key, Sent { entry_id: None, accepted_at: world.now() });
-    world.secrets.said(&incoming.text);
     world.received.push(Received {
         agent_id: incoming.agent.clone(),
         message_id: incoming.message_id.clone(),

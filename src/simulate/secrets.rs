@@ -67,6 +67,11 @@ impl Secrets {
                 self.verifiers.insert(verifier.into());
             }
         }
+        if method == "SendGrokBotUserMessage" {
+            // Also what is refused then was said.
+            let body: Value = serde_json::from_slice(&call.bytes).unwrap_or_default();
+            self.said(body["text"].as_str().unwrap_or(""));
+        }
         let (address, body) = (call.parts.uri.to_string(), String::from_utf8_lossy(&call.bytes));
         let mut found = Vec::new();
         let mut look = |what: &str, secret: &str, at_home: &dyn Fn(&str) -> bool| {

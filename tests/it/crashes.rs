@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use coda_grok_bot::simulate::{Options, TokenPolicy};
+use coda_grok_bot::simulate::{Control, Options, TokenPolicy};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -14,9 +14,11 @@ use crate::support::{Bench, LIMIT, Ledger, Mounted, Talk, fill};
 const LANES: u64 = 8;
 const BOTS: usize = 6;
 /// Between two changes of a lane's service.
-const PACE: std::ops::Range<u64> = 15..60;
-/// No life is longer. A second must pass before anything is shown for the first time.
-const LIFE: u64 = 1700;
+const PACE: std::ops::Range<u64> = 10..40;
+/// Milliseconds of a life. A second must pass before anything is shown for the first time.
+const LIFE: u64 = 1600;
+/// How long something is waited for that comes soon, but needn't: a disk may be full.
+const SOON: Duration = Duration::from_millis(2500);
 
 /// A number from the environment: `GROK_BOT_TEST_KILLS` for more kills, `GROK_BOT_TEST_SEED` for the moments of a run that failed.
 fn number(name: &str) -> Option<u64> {
@@ -30,6 +32,12 @@ fn seed() -> u64 {
     seed
 }
 
+/// Waits until a method is called once more.
+async fn until_more(control: &Control, method: &str) {
+    let before = control.count(method);
+    let _ = timeout(SOON, control.until(|control| control.count(method) > before)).await;
+}
+
 /// A service that talks, a folder, and a host that remembers.
 struct Lane {
     bench: Bench,
@@ -39,6 +47,8 @@ struct Lane {
     talk: Arc<Mutex<Talk>>,
     /// Ends with the lane.
     talking: JoinSet<()>,
+    /// The folder can always be written.
+    disk_is_well: bool,
 }
 
 impl Lane {
@@ -50,7 +60,7 @@ impl Lane {
         agents.iter().for_each(|agent| bench.bot(agent));
         let talk = Arc::new(Mutex::new(Talk::new(bench.control.clone(), seed, agents.clone())));
         let (ledger, random) = (Ledger::new(seed), fastrand::Rng::with_seed(seed));
-        Self { bench, agents, ledger, random, talk, talking: JoinSet::new() }
+        Self { bench, agents, ledger, random, talk, talking: JoinSet::new(), disk_is_well: true }
     }
 
     /// Signs in and begins to talk.
@@ -67,30 +77,35 @@ impl Lane {
 
     /// A process from its start to its kill.
     async fn life(&mut self) {
+        let (kind, mut random) = (self.random.u8(0..4), self.random.fork());
+        if kind == 1 && self.disk_is_well {
+            // A token that has just been renewed isn't renewed again for a while, in no process; a new sign-in is.
+            self.bench.sign_in();
+        }
         let mut host = self.bench.spawn();
         let heard = Arc::clone(&self.ledger.heard);
-        let (kind, mut random) = (self.random.u8(0..4), self.random.fork());
         let control = self.bench.control.clone();
         let moment = async move {
             let mut wait = |range| tokio::time::sleep(Duration::from_millis(random.u64(range)));
+            if kind == 0 {
+                // Anywhere, also before it has said a word.
+                return wait(0..LIFE).await;
+            }
+            until_more(&control, "GetMe").await;
             match kind {
                 // While the sign-in is being renewed, and its file written.
-                0 => {
-                    wait(100..1200).await;
-                    let before = control.count("oauth/token");
+                1 => {
+                    wait(0..900).await;
                     control.expire_access_tokens(true);
-                    let renewed = control.until(|control| control.count("oauth/token") > before);
-                    let _ = timeout(Duration::from_millis(500), renewed).await;
+                    until_more(&control, "oauth/token").await;
                     wait(0..8).await;
                 }
                 // While the index is written: near the moment at which something new is shown.
-                1 => {
-                    wait(900..1300).await;
-                    let _ = timeout(Duration::from_millis(LIFE - 1300), heard.notified()).await;
-                    wait(0..50).await;
+                2 => {
+                    let _ = timeout(SOON, heard.notified()).await;
+                    wait(0..400).await;
                 }
-                // Anywhere.
-                _ => wait(0..LIFE).await,
+                _ => wait(1000..LIFE + 700).await,
             }
         };
         tokio::select! {
@@ -153,7 +168,7 @@ async fn a15_killed_at_two_hundred_random_moments() {
         all = (all.0 + shown, all.1 + renewed);
     }
     // Else the kills met nobody at work.
-    assert!(kills < 200 || (all.0 > 200 && all.1 > 50), "{all:?}");
+    assert!(kills < 200 || (all.0 > 400 && all.1 >= 25), "{all:?}");
 }
 
 #[tokio::test]
@@ -163,6 +178,7 @@ async fn a15_killed_on_a_disk_that_fills_up_and_has_room_again() {
     for number in 0..4 {
         lanes.spawn(async move {
             let mut lane = Lane::new(seed.wrapping_add(number)).await;
+            lane.disk_is_well = false;
             let Some(mounted) = Mounted::over(&lane.bench.data(), "1m").await else { return false };
             lane.begin();
             let (filler, full) = (mounted.0.join("filler"), Arc::new(AtomicBool::new(false)));
@@ -198,6 +214,7 @@ async fn a15_killed_in_a_folder_that_is_read_only_and_writable_again() {
     for number in 0..4 {
         lanes.spawn(async move {
             let mut lane = Lane::new(seed.wrapping_add(number)).await;
+            lane.disk_is_well = false;
             let Some(mounted) = Mounted::over(&lane.bench.data(), "4m").await else { return false };
             lane.begin();
             for round in 0..6 {

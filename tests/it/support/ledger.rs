@@ -94,7 +94,11 @@ impl Ledger {
             for record in host.records.keys().cloned().collect::<Vec<_>>() {
                 let Some(head) = host.head(&record).map(|head| cursor(&head)) else { continue };
                 let known = self.records.entry(record.clone()).or_default();
-                assert!(known.upto <= Some(head), "the head of {record} is {head:?}, it was read up to {:?}", known.upto);
+                assert!(
+                    known.upto <= Some(head),
+                    "the head of {record} is {head:?}, it was read up to {:?}",
+                    known.upto
+                );
                 if known.whole && known.upto == Some(head) {
                     continue;
                 }
@@ -120,7 +124,11 @@ impl Ledger {
 
     fn settle(&mut self, host: &Host) {
         self.open.retain(|(run, _)| !host.settled.contains_key(run));
-        assert!(!["signInAgain", "signedOut"].contains(&host.status["state"].as_str().unwrap_or("")), "{}", host.status);
+        assert!(
+            !["signInAgain", "signedOut"].contains(&host.status["state"].as_str().unwrap_or("")),
+            "{}",
+            host.status
+        );
     }
 
     /// `held`: what the service holds since the messages were read, or later.

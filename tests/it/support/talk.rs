@@ -1,4 +1,4 @@
-//! A talkative service: rows, edits, deletes, streamed answers, cards, live states, tokens that expire, without an end.
+//! A talkative service: rows, edits, deletes, streamed answers, cards, live states, without an end.
 
 use std::collections::BTreeMap;
 
@@ -72,7 +72,6 @@ impl Talk {
                 let live = self.random.bool().then(|| Live::thinking("正在想"));
                 self.control.set_live(&agent, "", live);
             }
-            75 => self.control.expire_access_tokens(self.random.bool()),
             _ => self.write(&agent),
         }
     }
@@ -118,7 +117,8 @@ pub(crate) fn held(control: &Control, agent: &str) -> View {
                 let part = |option: &Value, name: &str| option[name].as_str().unwrap().to_owned();
                 let chosen = options.iter().find(|option| option["value"] == body["respondedValue"]);
                 view.extend(chosen.map(|option| (format!("{}:reply", row.entry_id), part(option, "label"))));
-                let lines = options.iter().map(|option| format!("\n- {}（{}）", part(option, "label"), part(option, "value")));
+                let lines =
+                    options.iter().map(|option| format!("\n- {}（{}）", part(option, "label"), part(option, "value")));
                 message["widget"]["prompt"].as_str().unwrap().to_owned() + &lines.collect::<String>()
             }
             other => panic!("{other:?} was never said"),
