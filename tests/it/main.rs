@@ -15,6 +15,8 @@ mod lifecycle;
 mod posting;
 mod recorded;
 mod records;
+mod refused;
 mod rough;
+mod secrets;
 mod sign_in;
 mod support;

@@ -223,6 +223,16 @@ impl Host {
         }
     }
 
+    /// Hears what nobody reads any more; whether there was something.
+    pub(crate) fn hear(&mut self) -> bool {
+        let mut any = false;
+        while let Ok(line) = self.from.try_recv() {
+            self.heard.printed(&String::from_utf8_lossy(&line));
+            any = true;
+        }
+        any
+    }
+
     /// Takes one message in. H1: nothing but the protocol is on stdout, and all of it keeps the rules.
     fn fold(&mut self, line: &[u8]) {
         let text = std::str::from_utf8(line).expect("UTF-8");
@@ -384,9 +394,7 @@ impl Host {
 impl Drop for Host {
     #[expect(clippy::print_stderr, reason = "a failed test's own output")]
     fn drop(&mut self) {
-        while let Ok(line) = self.from.try_recv() {
-            self.heard.printed(&String::from_utf8_lossy(&line));
-        }
+        self.hear();
         if std::thread::panicking() {
             // What the provider had to say is the first thing to look at.
             eprintln!("--- the provider's log\n{}\n---", self.stderr());
