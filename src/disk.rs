@@ -17,6 +17,8 @@ const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 /// Any right of the group or of others.
 const OTHERS: u32 = 0o077;
+/// Everybody may write: what lies there may be anybody's.
+const EVERYBODY: u32 = 0o002;
 /// The sticky bit: a folder that is shared by design, like `/tmp`.
 const STICKY: u32 = 0o1000;
 /// How often a lock that somebody else holds is tried.
@@ -40,6 +42,9 @@ pub enum DiskError {
     /// A folder that several users share by design; narrowing it would shut them out.
     #[error("{} is a shared folder, name one of its own", .0.display())]
     Shared(PathBuf),
+    /// A folder in which everybody may put something.
+    #[error("everybody may write into {}", .0.display())]
+    Writable(PathBuf),
     /// Its mode is too wide and can't be narrowed.
     #[error("can't narrow the mode of {}: {source}", .path.display())]
     Narrow {
@@ -83,6 +88,12 @@ impl DiskError {
             Self::NotAFile(path) => format!("{} 不是普通文件，请移走它，或改用别的数据目录。", path.display()),
             Self::ForeignOwner(path) => format!("{} 属于另一个用户，请改用自己的数据目录。", path.display()),
             Self::Shared(path) => format!("{} 是多人共用的文件夹，请改用自己的数据目录。", path.display()),
+            Self::Writable(path) => {
+                format!(
+                    "{} 任何人都能写入，里面的文件不可信；请检查后运行 chmod 700，或改用别的数据目录。",
+                    path.display()
+                )
+            }
             Self::Narrow { path, source } => {
                 format!("{} 的权限过宽且无法收紧（{source}），请改成只有本人能用。", path.display())
             }
@@ -102,7 +113,8 @@ impl DiskError {
 /// Creates `path` and what is missing above it with mode 0700, and narrows an existing folder that is wider.
 ///
 /// # Errors
-/// A symbolic link, something that isn't a folder, a folder of another user or one with the sticky bit, a mode that can't be narrowed.
+/// A symbolic link, something that isn't a folder, a folder of another user, one with the sticky bit or one that everybody may write into, a mode
+/// that can't be narrowed.
 pub fn private_folder(path: &Path) -> Result<(), DiskError> {
     if !check_folder(path)? {
         DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path).map_err(DiskError::io("create", path))?;
@@ -132,6 +144,9 @@ pub fn check_folder(path: &Path) -> Result<bool, DiskError> {
     let found = folder.metadata().map_err(DiskError::io("look at", path))?;
     if found.mode() & STICKY != 0 || path.parent().is_none() {
         return Err(DiskError::Shared(path.to_owned()));
+    }
+    if found.uid() == nix::unistd::geteuid().as_raw() && found.mode() & EVERYBODY != 0 {
+        return Err(DiskError::Writable(path.to_owned()));
     }
     narrow(&folder, &found, path, FOLDER_MODE)?;
     Ok(true)
@@ -360,7 +375,7 @@ mod tests {
     #[test]
     fn a_wider_folder_is_narrowed_at_once() {
         let scratch = tempfile::tempdir().unwrap();
-        for wide in [0o755, 0o777, 0o770, 0o701] {
+        for wide in [0o755, 0o775, 0o770, 0o701] {
             let folder = scratch.path().join(format!("{wide:o}"));
             std::fs::create_dir(&folder).unwrap();
             set_mode(&folder, wide);
@@ -390,6 +405,9 @@ mod tests {
         assert!(matches!(private_folder(&shared), Err(DiskError::Shared(_))));
         assert_eq!(mode(&shared), 0o1777);
         assert!(matches!(private_folder(Path::new("/")), Err(DiskError::Shared(_))));
+        set_mode(&shared, 0o777);
+        assert!(matches!(private_folder(&shared), Err(DiskError::Writable(_))));
+        assert_eq!(mode(&shared), 0o777, "what others may have put there isn't made to look trustworthy");
     }
 
     #[test]

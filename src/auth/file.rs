@@ -52,7 +52,8 @@ pub(super) enum FileError {
 impl From<DiskError> for FileError {
     fn from(error: DiskError) -> Self {
         match error {
-            DiskError::Busy(_) => Self::Passing(error),
+            // Of a folder that was made so while a provider runs: the sign-in is no other than before.
+            DiskError::Busy(_) | DiskError::Writable(_) => Self::Passing(error),
             DiskError::Io { ref source, .. } if source.kind() != std::io::ErrorKind::PermissionDenied => {
                 Self::Passing(error)
             }
@@ -245,7 +246,7 @@ impl Store {
         document.remove(PREVIOUS);
         document.set(OBTAINED, &json!(at.0));
         if unusable {
-            let aside = self.folder.join(SET_ASIDE);
+            let aside = self.aside()?;
             std::fs::rename(self.file(), &aside).map_err(|source| DiskError::Io {
                 action: "set aside",
                 path: self.file(),
@@ -264,9 +265,39 @@ impl Store {
         let _lock = self.write_lock()?;
         // The file first: it is what makes the difference if the rest fails.
         disk::remove(&self.file())?;
-        disk::remove(&self.folder.join(SET_ASIDE))?;
+        for aside in self.set_aside()? {
+            disk::remove(&aside)?;
+        }
         disk::sweep_leftovers(&self.file())?;
         Ok(())
+    }
+
+    /// Where an unreadable file goes: over the one before it, around a folder that somebody has put there.
+    fn aside(&self) -> Result<PathBuf, DiskError> {
+        let names = (0..u32::MAX).map(|count| match count {
+            0 => self.folder.join(SET_ASIDE),
+            _ => self.folder.join(format!("{SET_ASIDE}-{count}")),
+        });
+        names.into_iter().find(|path| !path.is_dir()).ok_or_else(|| DiskError::NotAFile(self.folder.join(SET_ASIDE)))
+    }
+
+    /// The files that were set aside. A folder of such a name isn't ours.
+    fn set_aside(&self) -> Result<Vec<PathBuf>, DiskError> {
+        let listed = |source| DiskError::Io { action: "list", path: self.folder.clone(), source };
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(&self.folder).map_err(listed)? {
+            let entry = entry.map_err(listed)?;
+            let named = entry.file_name().to_str().is_some_and(|name| {
+                let count = name
+                    .strip_prefix(SET_ASIDE)
+                    .and_then(|rest| if rest.is_empty() { Some("0") } else { rest.strip_prefix('-') });
+                count.is_some_and(|count| count.parse::<u32>().is_ok())
+            });
+            if named && !entry.file_type().map_err(listed)?.is_dir() {
+                found.push(entry.path());
+            }
+        }
+        Ok(found)
     }
 
     fn write(&self, document: &Document) -> Result<(), FileError> {
@@ -393,6 +424,21 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_where_a_file_is_set_aside_is_in_nobodys_way() {
+        let (_scratch, store, file) = folder();
+        let theirs = store.folder.join(SET_ASIDE);
+        std::fs::create_dir(&theirs).unwrap();
+        for text in ["first {", "second {"] {
+            std::fs::write(&file, text).unwrap();
+            store.save_grant(&grant("x"), Wall(1)).unwrap();
+            assert_eq!(std::fs::read_to_string(store.folder.join("native-auth.json.bad-1")).unwrap(), text);
+        }
+        store.remove().unwrap();
+        assert!(!file.exists() && theirs.is_dir());
+        assert!(!store.folder.join("native-auth.json.bad-1").exists(), "no tokens are left");
+    }
+
+    #[test]
     fn a_new_sign_in_keeps_what_isnt_ours() {
         let (_scratch, store, file) = folder();
         let ours = token(&json!({"sub": "auth0|me"}));
@@ -436,7 +482,7 @@ mod tests {
         let (_scratch, store, file) = folder();
         std::fs::write(&file, r#"{"accessToken":"a"}"#).unwrap();
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
-        std::fs::set_permissions(&store.folder, std::fs::Permissions::from_mode(0o777)).unwrap();
+        std::fs::set_permissions(&store.folder, std::fs::Permissions::from_mode(0o775)).unwrap();
         assert!(store.load().unwrap().is_some());
         assert_eq!((mode(&file), mode(&store.folder)), (0o600, 0o700));
     }

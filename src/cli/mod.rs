@@ -18,10 +18,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use tracing::field::Field;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::field::MakeExt as _;
+use tracing_subscriber::fmt::format;
 
 use crate::config::{Config, Overrides};
-use crate::disk::DiskError;
+use crate::disk::{self, DiskError};
 use crate::service::BuildError;
 
 /// Everything went well.
@@ -212,16 +215,22 @@ fn run(cli: Cli) -> Outcome {
 async fn command(cli: Cli) -> Outcome {
     let data_dir = cli.common.data_dir;
     let config = || config(Overrides { data_dir: data_dir.clone(), ..Overrides::default() });
+    // Else a sign-in in a folder that can't be used would look like none.
+    let usable = || {
+        let config = config()?;
+        disk::check_folder(&config.data_dir).map_err(|error| Problem::folder(&error))?;
+        Ok::<_, Problem>(config)
+    };
     match cli.command {
         Command::Serve { connect } => serve::serve(&config()?, connect).await,
         #[cfg(feature = "preview")]
         Command::Preview { demo, port } => preview::preview(data_dir, demo, port).await,
-        Command::SignIn { json } => sign_in::sign_in(&config()?, json).await,
-        Command::SignOut { json } => sign_in::sign_out(&config()?, json).await,
-        Command::Status { json } => sign_in::status(&config()?, json).await,
-        Command::Bots { json } => bots::list(&config()?, json).await,
-        Command::Read { bot, follow, limit, json } => bots::read(&config()?, &bot, follow, limit, json).await,
-        Command::Post { bot, text, json } => bots::post(&config()?, &bot, &text, json).await,
+        Command::SignIn { json } => sign_in::sign_in(&usable()?, json).await,
+        Command::SignOut { json } => sign_in::sign_out(&usable()?, json).await,
+        Command::Status { json } => sign_in::status(&usable()?, json).await,
+        Command::Bots { json } => bots::list(&usable()?, json).await,
+        Command::Read { bot, follow, limit, json } => bots::read(&usable()?, &bot, follow, limit, json).await,
+        Command::Post { bot, text, json } => bots::post(&usable()?, &bot, &text, json).await,
         #[cfg(feature = "preview")]
         Command::Demo => demo::demo().await,
         #[cfg(feature = "preview")]
@@ -237,7 +246,28 @@ fn start_log(level: Option<&str>) -> Outcome {
     };
     // stdout is data; without a terminal there are no colours.
     let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(colours)
+        .fmt_fields(format::debug_fn(field).delimited(" "))
+        .init();
+    Ok(())
+}
+
+/// Writes one field of a log line. What the service or a host named with a line break in it must not look like a line of ours.
+fn field(writer: &mut format::Writer<'_>, field: &Field, value: &dyn std::fmt::Debug) -> std::fmt::Result {
+    let text = format!("{value:?}");
+    if field.name() != "message" {
+        write!(writer, "{}=", field.name())?;
+    }
+    for c in text.chars() {
+        if c.is_control() {
+            write!(writer, "{}", c.escape_default())?;
+        } else {
+            writer.write_char(c)?;
+        }
+    }
     Ok(())
 }
 

@@ -19,13 +19,13 @@ pub trait Store: Send + std::fmt::Debug {
     /// What it holds of a Bot of the account.
     ///
     /// # Errors
-    /// [`Error::Disk`]: try again; nothing may be exposed meanwhile.
+    /// [`Error::Disk`], [`Error::InTheWay`]: try again; nothing may be exposed meanwhile.
     fn load(&mut self, account: &str, agent: &AgentId) -> Result<Stored, Error>;
 
     /// Writes all batches in one transaction, in order. Durable when it returns.
     ///
     /// # Errors
-    /// [`Error::Disk`]: nothing of it was written; try again.
+    /// [`Error::Disk`], [`Error::InTheWay`]: nothing of it was written; try again.
     fn commit(&mut self, batches: &[Commit]) -> Result<(), Error>;
 
     /// The files that were set aside because they were no index of ours, since the last call.
@@ -49,6 +49,9 @@ pub enum Error {
     /// The disk is full, the folder read-only, the file busy: it may pass.
     #[error("index not written: {0}")]
     Disk(String),
+    /// Something that is no file lies where the index belongs: only a person can take it away.
+    #[error("{} isn't a plain file", .0.display())]
+    InTheWay(PathBuf),
     /// The file is no index of ours: no database, a damaged one, other tables, or rows that are no marks. It is set aside.
     #[error("index file not usable: {0}")]
     Foreign(String),

@@ -182,6 +182,10 @@ fn write_batch(transaction: &Transaction<'_>, commit: &Commit) -> rusqlite::Resu
 
 fn open(path: &Path) -> Result<Connection, Error> {
     // Made by us first, so that it is never wider than 0600; SQLite gives its -wal and -shm the same mode.
+    // What lies there is looked at first: a folder or a link would only be called a file that can't be opened.
+    if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Err(Error::InTheWay(path.to_owned()));
+    }
     let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     match made {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(Error::Disk(error.to_string())),
@@ -406,6 +410,19 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_in_place_of_the_index_is_named_and_left_alone() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let path = dir.path().join("index.sqlite3");
+        fs::create_dir(&path).expect("mkdir");
+        let mut index = Sqlite::at(path.clone());
+        let error = index.commit(&[commit(1, false, vec![mark("x", 1)])]).expect_err("no file");
+        assert!(matches!(error, Error::InTheWay(_)), "{error}");
+        assert!(path.is_dir() && index.take_set_aside().is_empty());
+        fs::remove_dir(&path).expect("rmdir");
+        index.commit(&[commit(1, false, vec![mark("x", 1)])]).expect("commits once it is gone");
+    }
+
+    #[test]
     fn a_symlink_in_place_of_the_index_is_not_followed() {
         let dir = tempfile::tempdir().expect("tempdir");
         let path = dir.path().join("index.sqlite3");
@@ -413,7 +430,8 @@ mod tests {
         fs::write(&elsewhere, b"").expect("writes");
         std::os::unix::fs::symlink(&elsewhere, &path).expect("links");
         let mut index = Sqlite::at(path);
-        index.commit(&[commit(1, false, vec![mark("x", 1)])]).expect_err("refused");
+        let error = index.commit(&[commit(1, false, vec![mark("x", 1)])]).expect_err("refused");
+        assert!(matches!(error, Error::InTheWay(_)), "{error}");
         assert_eq!(fs::read(&elsewhere).expect("reads"), b"");
     }
 }

@@ -147,6 +147,7 @@ enum Command {
         method: String,
     },
     ClearLog {},
+    Secrets {},
     ReceivedMessages {},
     BindCommands {},
     Streams {},
@@ -237,6 +238,9 @@ fn run(control: &Control, command: Command) -> Result<Value, ControlError> {
         Command::Counts {} => result = json!({"counts": control.counts()}),
         Command::Requests { method } => result = json!({"requests": control.requests(&method)}),
         Command::ClearLog {} => control.clear_log(),
+        Command::Secrets {} => {
+            result = json!({"secrets": control.secrets(), "texts": control.texts(), "misplaced": control.misplaced()});
+        }
         Command::ReceivedMessages {} => {
             let received: Vec<Value> = control
                 .received_messages()

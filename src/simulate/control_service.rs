@@ -217,6 +217,23 @@ impl Control {
         self.shared.world().log.clear();
     }
 
+    /// Every token that was ever issued, every verifier that was shown, the signature of stored bodies' addresses.
+    pub fn secrets(&self) -> Vec<String> {
+        let world = self.shared.world();
+        let all = world.tokens.all().chain(world.secrets.verifiers()).chain([&world.blob_key]);
+        all.cloned().collect()
+    }
+
+    /// What Bots and people said, by the line; of a long line its beginning.
+    pub fn texts(&self) -> Vec<String> {
+        self.shared.world().secrets.texts().iter().cloned().collect()
+    }
+
+    /// Where a token or a verifier came back to this service that doesn't belong there.
+    pub fn misplaced(&self) -> Vec<String> {
+        self.shared.world().secrets.misplaced().to_vec()
+    }
+
     /// The messages that clients sent, oldest first.
     pub fn received_messages(&self) -> Vec<Received> {
         self.shared.world().received.clone()

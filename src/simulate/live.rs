@@ -9,6 +9,9 @@ use super::world::World;
 impl World {
     pub(super) fn set_live(&mut self, agent: &str, session: &str, live: Option<Live>) {
         let (now, kept) = (self.now(), self.options.kept_changes);
+        if let Some(activity) = live.as_ref().and_then(|live| live.activity.as_ref()) {
+            self.secrets.said(&activity.detail);
+        }
         let Some(bot) = self.bot_mut(agent) else { return };
         let owner = bot.owner.clone();
         let place = bot.session(session, kept);

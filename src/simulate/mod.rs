@@ -21,6 +21,7 @@ mod options;
 mod replies;
 mod rpc;
 mod scenes;
+mod secrets;
 mod server;
 mod signin;
 mod state;

@@ -167,6 +167,8 @@ fn record(shared: &Shared, method: &str, call: &Call) -> (Vec<Act>, Vec<Act>) {
         .collect();
     let verb = call.parts.method.as_str().to_owned();
     let mut world = shared.world();
+    let World { secrets, tokens, .. } = &mut *world;
+    secrets.judge(method, call, tokens);
     world.log.add(Logged { method: method.into(), verb, body, headers });
     world.touch();
     world.faults.strike(method, agent.as_deref())

@@ -142,6 +142,11 @@ impl Tokens {
         Pair { access: token(true), refresh: token(false) }
     }
 
+    /// Every token ever issued.
+    pub(super) fn all(&self) -> impl Iterator<Item = &String> {
+        self.known.keys()
+    }
+
     /// Whose token it is, if it may make calls now.
     pub(super) fn owner(&self, bearer: &str, now: i64) -> Option<&str> {
         let token = self.known.get(bearer)?;

@@ -14,6 +14,7 @@ use super::bots::{Bot, Change, NewBot, Stored};
 use super::faults::Faults;
 use super::log::Log;
 use super::options::{Account, Options, Quirks};
+use super::secrets::Secrets;
 use super::signin::Attempt;
 use super::state::{self, ChangeError, Transcript};
 use super::streams::Watcher;
@@ -72,6 +73,7 @@ pub(super) struct World {
     pub(super) blob_key: String,
     pub(super) faults: Faults,
     pub(super) log: Log,
+    pub(super) secrets: Secrets,
     pub(super) stimuli: Option<mpsc::UnboundedSender<Stimulus>>,
     pub(super) shuffle: fastrand::Rng,
     /// Moves with everything that changes: who waits for a state looks again.
@@ -101,6 +103,7 @@ impl World {
             blob_key: format!("{:016x}", fastrand::u64(..)),
             faults: Faults::default(),
             log: Log::default(),
+            secrets: Secrets::default(),
             stimuli: None,
             shuffle: fastrand::Rng::with_seed(7),
             changed: watch::Sender::new(0),
@@ -202,6 +205,7 @@ impl World {
 
     /// Applies changes as one commit and tells them in one `rows` frame.
     pub(super) fn apply(&mut self, agent: &str, session: &str, changes: &[Change]) -> Result<Vec<Stored>, ChangeError> {
+        self.note(changes);
         let now = self.now();
         let kept = self.options.kept_changes;
         let bot = self.bot_mut(agent).ok_or_else(|| ChangeError::NoRow(agent.into()))?;
@@ -218,6 +222,7 @@ impl World {
 
     /// Applies changes that no stream hears of: what happened while nobody watched, or a frame that was lost.
     pub(super) fn apply_silently(&mut self, agent: &str, changes: &[Change]) -> Result<(), ChangeError> {
+        self.note(changes);
         let (now, kept) = (self.now(), self.options.kept_changes);
         let bot = self.bot_mut(agent).ok_or_else(|| ChangeError::NoRow(agent.into()))?;
         for change in changes {
@@ -225,6 +230,15 @@ impl World {
         }
         self.touch();
         Ok(())
+    }
+
+    /// What is said in changes is nobody else's business.
+    fn note(&mut self, changes: &[Change]) {
+        for change in changes {
+            if let Change::Add { body, .. } | Change::Edit { body, .. } = change {
+                self.secrets.said_in(body);
+            }
+        }
     }
 
     pub(super) fn transcript(&self, agent: &str, session: &str) -> Option<&Transcript> {

@@ -299,9 +299,10 @@ impl Watch {
 
     /// What is wrong while signed in, in one sentence; the disk first, because only a person can mend it.
     fn problem(&self) -> Option<String> {
-        let Trouble { list, stream, disk, set_aside, .. } = &self.trouble;
+        let Trouble { list, stream, disk, in_the_way, set_aside, .. } = &self.trouble;
         let since: Option<Wall> = [*list, *stream].into_iter().flatten().min();
         match (disk, since) {
+            (Some(_), _) if *in_the_way => Some(texts::IN_THE_WAY.to_owned()),
             (Some(since), _) => Some(texts::disk(*since)),
             (None, Some(since)) if self.account.is_none() => Some(texts::no_account(since)),
             (None, Some(since)) => Some(texts::unreachable(since)),

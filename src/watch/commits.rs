@@ -68,6 +68,7 @@ impl Watch {
             tracing::error!(%error, "the index can't be used; nothing new is shown until it can");
         }
         self.trouble.disk.get_or_insert(now.wall);
+        self.trouble.in_the_way = matches!(error, index::Error::InTheWay(_));
         self.trouble.last = Some(error.to_string());
     }
 

@@ -166,6 +166,8 @@ struct Trouble {
     list: Option<Wall>,
     stream: Option<Wall>,
     disk: Option<Wall>,
+    /// What is wrong with the disk is that something lies where the index belongs.
+    in_the_way: bool,
     set_aside: bool,
     last: Option<String>,
 }
@@ -260,6 +262,10 @@ impl Watch {
     /// Runs until `stop`, a [`Command::Shutdown`], or until every handle is gone. Posts are settled and the index is flushed before it returns;
     /// dropping the future instead leaves begun posts unsettled (their hosts hear nothing) and loses nothing else.
     pub async fn run(mut self, stop: CancellationToken) -> Quit {
+        // Before it waits for anything: a host that looks now must not be told that nobody is signed in.
+        let now = self.now();
+        self.due(now);
+        self.publish_status();
         loop {
             match self.next_event(&stop).await {
                 Event::Stop => {
@@ -395,7 +401,12 @@ impl Watch {
         self.fetches.clear();
         self.held_fetches.clear();
         self.link_backoff.reset();
-        self.trouble = Trouble { disk: self.trouble.disk, set_aside: self.trouble.set_aside, ..Trouble::default() };
+        self.trouble = Trouble {
+            disk: self.trouble.disk,
+            in_the_way: self.trouble.in_the_way,
+            set_aside: self.trouble.set_aside,
+            ..Trouble::default()
+        };
     }
 
     /// Logs a repeating anomaly once an hour a key.

@@ -13,6 +13,9 @@ pub(super) const SIGN_IN_STORE: &str = "登录信息无法写入数据目录，�
 pub(super) const SIGN_OUT_FAILED: &str = "无法删除登录信息，请检查数据目录的权限后再退出登录。";
 pub(super) const SET_ASIDE: &str = "索引文件已损坏并另存，改过的消息可能会再次显示为普通消息。";
 
+pub(super) const IN_THE_WAY: &str =
+    "数据目录里的 index.sqlite3 不是普通文件（是文件夹或符号链接），新消息暂不显示；请移走它，会自动继续。";
+
 /// The service can't be reached.
 pub(super) fn unreachable(since: Wall) -> String {
     format!("自 {} 起连不上 Grok Bot 服务，正在自动重试；请检查网络。", time(since))

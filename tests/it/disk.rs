@@ -1,49 +1,13 @@
 //! A disk that is full, a folder that can't be written, an index that is no index.
 
-use std::io::Write as _;
-use std::path::Path;
-
 use coda_grok_bot::service::INDEX;
 use serde_json::json;
-use tokio::process::Command;
 
-use crate::support::{Bench, Host, mode, texts};
-
-/// A small file system of its own under the data folder's place. `None` where this machine doesn't let us.
-struct Mounted(std::path::PathBuf);
-
-impl Mounted {
-    async fn over(path: &Path, size: &str) -> Option<Self> {
-        let options = format!("size={size},mode=0700");
-        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(path).output().await;
-        mount.is_ok_and(|output| output.status.success()).then(|| Self(path.to_owned()))
-    }
-
-    async fn remount(&self, how: &str) {
-        let options = format!("remount,{how}");
-        let output = Command::new("mount").args(["-o", &options]).arg(&self.0).output().await.unwrap();
-        assert!(output.status.success(), "{output:?}");
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        // Lazily: a provider that a failed test leaves behind may still have files open.
-        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).output();
-    }
-}
-
-/// Writes until nothing fits any more.
-fn fill(path: &Path) {
-    let mut file = std::fs::File::create(path).unwrap();
-    for size in [4096, 64, 1] {
-        while file.write_all(&vec![b'x'; size]).is_ok() {}
-    }
-}
+use crate::support::{Bench, Host, Mounted, fill, mode, texts};
 
 #[tokio::test]
 async fn a_full_disk_is_said_once_and_nothing_is_exposed_that_isnt_recorded() {
-    let mut bench = Bench::new(coda_grok_bot::simulate::Options::default()).await;
+    let bench = Bench::new(coda_grok_bot::simulate::Options::default()).await;
     bench.bot("a");
     let Some(mounted) = Mounted::over(&bench.data(), "1m").await else {
         eprintln!("skipped: no file system can be mounted here");
@@ -86,7 +50,7 @@ async fn a_full_disk_is_said_once_and_nothing_is_exposed_that_isnt_recorded() {
 
 #[tokio::test]
 async fn a_read_only_folder_is_said_in_one_sentence() {
-    let mut bench = Bench::new(coda_grok_bot::simulate::Options::default()).await;
+    let bench = Bench::new(coda_grok_bot::simulate::Options::default()).await;
     bench.bot("a");
     let Some(mounted) = Mounted::over(&bench.data(), "1m").await else {
         eprintln!("skipped: no file system can be mounted here");

@@ -274,7 +274,7 @@ async fn a18_text_survives_any_cut_of_the_stream() {
 
 #[tokio::test]
 async fn a19_a_value_that_is_new_breaks_nothing() {
-    let mut bench = Bench::new(Options::default()).await;
+    let bench = Bench::new(Options::default()).await;
     let extra = |fields: Value| fields.as_object().unwrap().clone();
     bench.bot("a");
     bench.control.add_bot(NewBot {
@@ -301,7 +301,7 @@ async fn a19_a_value_that_is_new_breaks_nothing() {
 
 #[tokio::test]
 async fn a22_the_agent_id_is_the_id() {
-    let mut bench = Bench::new(Options::default()).await;
+    let bench = Bench::new(Options::default()).await;
     let extra = |fields: Value| fields.as_object().unwrap().clone();
     bench.control.add_bot(NewBot {
         extra: extra(json!({"id": "record-1", "legacyAgentId": "wrong"})),

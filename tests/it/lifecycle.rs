@@ -20,11 +20,11 @@ const CLOSED: Duration = Duration::from_secs(2);
 
 #[tokio::test]
 async fn h1_h2_stdout_carries_the_protocol_alone() {
-    let mut bench = Bench::new(Options::default()).await;
+    let bench = Bench::new(Options::default()).await;
     bench.bot("a");
     bench.sign_in();
     // The loudest log there is: every line of it belongs on stderr.
-    let mut host = Host::spawn(bench.command(&["serve", "--log", "trace"]), bench.secrets());
+    let mut host = Host::spawn(bench.command(&["serve", "--log", "trace"]), bench.heard());
     host.initialize().await;
     host.ready(&bench.record("a")).await;
     host.send("{nonsense");
@@ -208,7 +208,7 @@ async fn it_dials_a_host_over_websocket() {
             }
         }
     });
-    let mut host = Host::over(child, to, from, tasks, bench.secrets());
+    let mut host = Host::over(child, to, from, tasks, bench.heard());
     host.initialize().await;
     host.ready(&record).await;
     host.reads_texts(&record, &["一"]).await;

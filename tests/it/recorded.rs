@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::support::{Host, bare, digest, texts, write_private};
+use crate::support::{Heard, Host, bare, digest, search, texts, write_private};
 
 const AGENT: &str = "bridge-agent-local";
 
@@ -147,7 +147,8 @@ async fn replay(harness: &'static str, expected: &[(&str, &str)]) {
         .env("GROK_BOT_BACKEND_URL", &base)
         .env("GROK_BOT_WEBSITE_URL", &base)
         .env("CODA_PLUGIN_DATA", folder.path());
-    let mut host = Host::spawn(command, vec![token]);
+    let heard = Heard::default();
+    let mut host = Host::spawn(command, heard.clone());
     host.initialize().await;
     let record = format!("grok-bot:{}:{AGENT}", digest("77"));
     host.ready(&record).await;
@@ -184,6 +185,9 @@ async fn replay(harness: &'static str, expected: &[(&str, &str)]) {
     assert_eq!(texts(&messages)[0], "hello");
     let host = host.quit().await;
     assert!(host.withdrawn.is_empty());
+    drop(host);
+    let texts = expected.iter().map(|(_, text)| (*text).to_owned()).collect::<Vec<_>>();
+    assert_eq!(search(&heard, folder.path(), &[token], &texts), Vec::<String>::new());
     let session = shared.lock().unwrap();
     let count = |method: &str| session.asked.iter().filter(|(asked, _)| asked == method).count();
     assert_eq!(count("SendGrokBotUserMessage"), 2);

@@ -12,6 +12,7 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { Client } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
+import { judge } from "../judge.mjs";
 import { Coda } from "./support/coda.mjs";
 import { CLIENT, NODE, SKILL, assertNoToken, temporaryFolder } from "./support/run.mjs";
 
@@ -19,7 +20,9 @@ const PROGRAM = process.env.CODA_GROK_BOT_BINARY ?? fileURLToPath(new URL("../..
 const skip = fs.existsSync(PROGRAM) ? false : "the program is not built: cargo build";
 
 function program(t, args, env) {
-  const child = spawn(PROGRAM, args, { env: { PATH: process.env.PATH, GROK_BOT_TEST: "1", ...env }, stdio: ["pipe", "pipe", "inherit"] });
+  const child = spawn(PROGRAM, args, { env: { PATH: process.env.PATH, GROK_BOT_TEST: "1", ...env }, stdio: ["pipe", "pipe", "pipe"] });
+  child.output = { stdout: "", stderr: "" };
+  for (const name of ["stdout", "stderr"]) child[name].setEncoding("utf8").on("data", (text) => (child.output[name] += text));
   t.after(() => child.kill("SIGKILL"));
   return child;
 }
@@ -103,7 +106,8 @@ test("from the button to every tool: provider, Bot, shell, client", { skip }, as
   const service = await simulate(t);
   await service.control("add-bot", { name: "环路" });
 
-  const child = program(t, ["serve"], { ...service.env, CODA_PLUGIN_DATA: path.join(temporaryFolder(t), "data") });
+  const data = path.join(temporaryFolder(t), "data");
+  const child = program(t, ["serve"], { ...service.env, CODA_PLUGIN_DATA: data });
   const host = new Host(child, coda);
   await host.ask("initialize", { protocolVersion: "5.7.0", host: { name: "test", version: "1" } });
   const { url } = await host.ask("resource/signIn");
@@ -150,5 +154,8 @@ test("from the button to every tool: provider, Bot, shell, client", { skip }, as
 
   await host.ask("shutdown");
   child.stdin.end();
-  assert.deepEqual(await once(child, "exit"), [0, null]);
+  assert.deepEqual(await once(child, "close"), [0, null], child.output.stderr);
+  assert.ok(child.output.stdout.includes("records/put"));
+  await judge(service.control, { printed: [child.output.stdout], logged: [child.output.stderr], folders: [data] });
+  assertNoToken(child.output.stdout, child.output.stderr);
 });

@@ -616,13 +616,14 @@ async fn a_confirmed_sign_in_that_cant_be_stored_at_once_is_stored_a_little_late
     let bench = Bench::new(service);
     let keeper = bench.keeper();
     let attempt = keeper.begin().unwrap();
-    // Something is in the way of the file: a folder can't be replaced by a file.
-    std::fs::create_dir(bench.file()).unwrap();
-    std::fs::create_dir(bench.folder.join("native-auth.json.bad")).unwrap();
-    std::fs::write(bench.folder.join("native-auth.json.bad/x"), "x").unwrap();
+    // Something is in the way of the writers' lock.
+    let lock = bench.folder.join("native-auth.write.lock");
+    std::fs::remove_file(&lock).unwrap();
+    std::fs::create_dir(&lock).unwrap();
     let (outcome, ()) = tokio::join!(keeper.redeem(&attempt), async {
         tokio::time::sleep(Duration::from_millis(2500)).await;
-        std::fs::remove_dir(bench.file()).unwrap();
+        assert!(!bench.file().exists());
+        std::fs::remove_dir(&lock).unwrap();
     });
     outcome.unwrap();
     assert_eq!(bench.read()["refreshToken"], json!("r1"));

@@ -2,7 +2,7 @@
 
 use super::bed::fault::{Fault, Request};
 use super::bed::{Bed, clock, rows};
-use crate::records::Gone;
+use crate::records::{Gone, SignInState};
 use crate::upstream::ErrorKind;
 use crate::watch::Quit;
 
@@ -23,6 +23,16 @@ async fn an_idle_loop_turns_for_heartbeats_and_the_roster_alone() {
     let turns = clock::turns() - before;
     // Sixty heartbeats; twenty lists, each with its tick and its answer.
     assert!((60..=125).contains(&turns), "{turns}");
+}
+
+/// On a real clock, whose timers don't fire at the first look; nothing here waits for it.
+#[tokio::test]
+async fn the_first_word_of_the_sign_in_is_the_right_one() {
+    let mut bed = Bed::idle(&["a"]);
+    bed.run();
+    // The loop had its first turn; no timer has fired.
+    tokio::task::yield_now().await;
+    assert_eq!(bed.host.handle.status().state, SignInState::SignedIn);
 }
 
 #[tokio::test(start_paused = true)]

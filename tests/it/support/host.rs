@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::{LIMIT, check_secrets, schemas};
+use super::{Heard, LIMIT, schemas};
 
 /// How often something is asked that no notification tells.
 const LOOK: Duration = Duration::from_millis(50);
@@ -24,7 +24,7 @@ pub(crate) struct Host {
     child: Child,
     stderr: Arc<Mutex<String>>,
     tasks: JoinSet<()>,
-    secrets: Vec<String>,
+    heard: Heard,
     asked: HashMap<i64, String>,
     answers: HashMap<i64, Result<Value, Value>>,
     last: i64,
@@ -45,7 +45,7 @@ pub(crate) struct Host {
 
 impl Host {
     /// Starts the provider over stdio.
-    pub(crate) fn spawn(mut command: Command, secrets: Vec<String>) -> Self {
+    pub(crate) fn spawn(mut command: Command, heard: Heard) -> Self {
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
         let (mut input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         let (to, mut lines) = mpsc::unbounded_channel::<String>();
@@ -66,7 +66,7 @@ impl Host {
                 let _ = sender.send(std::mem::take(&mut line));
             }
         });
-        Self::over(child, to, from, tasks, secrets)
+        Self::over(child, to, from, tasks, heard)
     }
 
     /// A host whose provider dialled it; `tasks` move its messages.
@@ -75,9 +75,9 @@ impl Host {
         to: mpsc::UnboundedSender<String>,
         from: mpsc::UnboundedReceiver<Vec<u8>>,
         mut tasks: JoinSet<()>,
-        secrets: Vec<String>,
+        heard: Heard,
     ) -> Self {
-        let stderr = Arc::new(Mutex::new(String::new()));
+        let stderr = heard.log();
         let (mut errors, kept) = (child.stderr.take().unwrap(), Arc::clone(&stderr));
         tasks.spawn(async move {
             let mut bytes = vec![0; 4096];
@@ -91,7 +91,7 @@ impl Host {
             child,
             stderr,
             tasks,
-            secrets,
+            heard,
             asked: HashMap::new(),
             answers: HashMap::new(),
             last: 0,
@@ -152,7 +152,6 @@ impl Host {
 
     fn check_stderr(&self) {
         let stderr = self.stderr();
-        check_secrets(&self.secrets, "stderr", &stderr);
         assert!(!stderr.contains("panicked"), "{stderr}");
     }
 
@@ -215,7 +214,7 @@ impl Host {
     }
 
     /// Takes the next message, if one comes soon.
-    async fn step(&mut self) {
+    pub(crate) async fn step(&mut self) {
         if let Ok(message) = timeout_at(Instant::now() + LOOK, self.from.recv()).await {
             match message {
                 Some(line) => self.fold(&line),
@@ -224,10 +223,20 @@ impl Host {
         }
     }
 
+    /// Hears what nobody reads any more; whether there was something.
+    pub(crate) fn hear(&mut self) -> bool {
+        let mut any = false;
+        while let Ok(line) = self.from.try_recv() {
+            self.heard.printed(&String::from_utf8_lossy(&line));
+            any = true;
+        }
+        any
+    }
+
     /// Takes one message in. H1: nothing but the protocol is on stdout, and all of it keeps the rules.
     fn fold(&mut self, line: &[u8]) {
         let text = std::str::from_utf8(line).expect("UTF-8");
-        check_secrets(&self.secrets, "the protocol", text);
+        self.heard.printed(text);
         let message: Value = serde_json::from_str(text).unwrap_or_else(|_| panic!("not JSON: {text}"));
         assert_eq!(message["jsonrpc"], "2.0", "{text}");
         let Some(method) = message["method"].as_str() else { return self.response(&message) };
@@ -385,6 +394,7 @@ impl Host {
 impl Drop for Host {
     #[expect(clippy::print_stderr, reason = "a failed test's own output")]
     fn drop(&mut self) {
+        self.hear();
         if std::thread::panicking() {
             // What the provider had to say is the first thing to look at.
             eprintln!("--- the provider's log\n{}\n---", self.stderr());

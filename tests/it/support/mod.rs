@@ -1,7 +1,11 @@
 //! The built binary against the simulated service, and a host that talks with it.
 
 mod host;
+mod judge;
+mod ledger;
+mod mount;
 mod schemas;
+mod talk;
 
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -15,6 +19,10 @@ use tempfile::TempDir;
 use tokio::process::Command;
 
 pub(crate) use host::{Host, cursor, kind, texts};
+pub(crate) use judge::{Heard, check_shape, search};
+pub(crate) use ledger::{Ledger, fixed};
+pub(crate) use mount::{Mounted, fill};
+pub(crate) use talk::Talk;
 
 /// Far more than anything here takes; a test that reaches it hangs.
 pub(crate) const LIMIT: Duration = Duration::from_secs(90);
@@ -29,8 +37,10 @@ pub(crate) struct Bench {
     /// Steers it.
     pub(crate) control: Control,
     folder: TempDir,
-    /// What must never be seen outside of the sign-in file.
-    secrets: Vec<String>,
+    /// What its processes printed.
+    heard: Heard,
+    /// Whether the run is judged at its end.
+    pub(crate) judged: bool,
 }
 
 /// How a command ended.
@@ -54,12 +64,12 @@ impl Bench {
         let control = simulation.control();
         let folder = tempfile::tempdir().unwrap();
         std::fs::DirBuilder::new().mode(0o700).create(folder.path().join("data")).unwrap();
-        Self { simulation, control, folder, secrets: Vec::new() }
+        Self { simulation, control, folder, heard: Heard::default(), judged: true }
     }
 
     /// Signed in, with one Bot `a`.
     pub(crate) async fn with_bot() -> Self {
-        let mut bench = Self::new(Options::default()).await;
+        let bench = Self::new(Options::default()).await;
         bench.bot("a");
         bench.sign_in();
         bench
@@ -71,19 +81,10 @@ impl Bench {
     }
 
     /// Writes a sign-in of the present account, as another process would have.
-    pub(crate) fn sign_in(&mut self) {
+    pub(crate) fn sign_in(&self) {
         let pair = self.control.issue_tokens();
         let document = json!({"accessToken": pair.access, "refreshToken": pair.refresh});
-        self.secrets.extend([pair.access, pair.refresh]);
         write_private(&self.auth_file(), document.to_string().as_bytes());
-    }
-
-    /// Notes what the sign-in file holds now, as secrets.
-    pub(crate) fn note_secrets(&mut self) {
-        let Ok(text) = std::fs::read_to_string(self.auth_file()) else { return };
-        let document: Value = serde_json::from_str(&text).unwrap();
-        let tokens = ["accessToken", "refreshToken"].map(|name| document[name].as_str().map(str::to_owned));
-        self.secrets.extend(tokens.into_iter().flatten());
     }
 
     /// The data folder.
@@ -113,15 +114,20 @@ impl Bench {
 
     /// Runs a command to its end.
     pub(crate) async fn run(&self, args: &[&str]) -> Ran {
-        let ran = finish(self.command(args)).await;
-        self.check_secrets("stdout", &ran.stdout);
-        self.check_secrets("stderr", &ran.stderr);
+        self.finish(self.command(args)).await
+    }
+
+    /// Runs a command of this bench to its end.
+    pub(crate) async fn finish(&self, command: Command) -> Ran {
+        let ran = finish(command).await;
+        self.heard.printed(&ran.stdout);
+        self.heard.log().lock().unwrap().push_str(&ran.stderr);
         ran
     }
 
     /// A provider over stdio, before `initialize`.
     pub(crate) fn spawn(&self) -> Host {
-        Host::spawn(self.command(&["serve", "--log", "debug"]), self.secrets.clone())
+        Host::spawn(self.command(&["serve", "--log", "debug"]), self.heard())
     }
 
     /// A provider over stdio, greeted.
@@ -144,12 +150,9 @@ impl Bench {
         assert!(waited.is_ok(), "in the simulation: {what}; asked so far: {:?}", self.control.counts());
     }
 
-    pub(crate) fn secrets(&self) -> Vec<String> {
-        self.secrets.clone()
-    }
-
-    pub(crate) fn check_secrets(&self, place: &str, text: &str) {
-        check_secrets(&self.secrets, place, text);
+    /// What its processes printed, for one that is started apart.
+    pub(crate) fn heard(&self) -> Heard {
+        self.heard.clone()
     }
 }
 
@@ -170,21 +173,10 @@ pub(crate) fn bare(args: &[&str]) -> Command {
 /// Runs a command to its end.
 pub(crate) async fn finish(mut command: Command) -> Ran {
     let output = tokio::time::timeout(LIMIT, command.output()).await.expect("the command ends in time").unwrap();
-    Ran {
-        code: output.status.code(),
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8(output.stderr).unwrap(),
-    }
-}
-
-pub(crate) fn check_secrets(secrets: &[String], place: &str, text: &str) {
-    for secret in secrets {
-        assert!(!text.contains(secret.as_str()), "a secret is in {place}");
-        // The part of a token that is worth stealing is its signature.
-        if let Some((_, signature)) = secret.rsplit_once('.') {
-            assert!(!text.contains(signature), "a token's signature is in {place}");
-        }
-    }
+    let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    check_shape(&stdout);
+    check_shape(&stderr);
+    Ran { code: output.status.code(), stdout, stderr }
 }
 
 /// Lower-case hex SHA-256.

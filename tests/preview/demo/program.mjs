@@ -1,13 +1,18 @@
 // The program itself: the simulated service, the preview, and their ends.
+import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { TOKEN, judge } from "../../judge.mjs";
 
 export const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
 const PROGRAM = process.env.CODA_GROK_BOT_BINARY ?? join(ROOT, "target/debug/coda-grok-bot");
+
+/** Every program of this process, with what it printed. */
+const runs = [];
 
 /** Starts a command and waits until its output has what `pattern` finds. */
 export async function run(args, pattern, env = {}) {
@@ -24,9 +29,13 @@ export async function run(args, pattern, env = {}) {
     });
     exited.then(([code]) => reject(new Error(`${args.join(" ")} ended with ${code}: ${errors}`)));
   });
+  runs.push({ args, env, output: () => output, errors: () => errors });
   const end = async (signal = "SIGTERM") => {
     child.kill(signal);
-    return (await exited)[0];
+    const [code] = await exited;
+    assert.doesNotMatch(output + errors, TOKEN, "a token was printed");
+    assert.ok(!errors.includes(/#key=([0-9a-f]{64})/.exec(output)?.[1] ?? "#key="), "the page's key is in the log");
+    return code;
   };
   const match = await found;
   return { match, end, output: () => output, errors: () => errors };
@@ -49,9 +58,22 @@ export async function simulate() {
     if (!answer.ok) throw new Error(`${operation}: ${answer.status} ${await answer.text()}`);
     return answer.json();
   };
+  const ofThis = () => runs.filter(({ env }) => env.GROK_BOT_BACKEND_URL === backend);
+  /** Every preview of this service is judged before the service goes. */
+  const end = async (signal) => {
+    const folders = new Set(ofThis().flatMap(({ args }) => (args.includes("--data-dir") ? [args[args.indexOf("--data-dir") + 1]] : [])));
+    const printed = ofThis().map(({ output }) => output());
+    const logged = ofThis().map(({ errors }) => errors());
+    try {
+      await judge(control, { printed, logged, folders: [...folders] });
+    } finally {
+      await program.end(signal);
+    }
+  };
   const text = (entry, said) => ({ id: entry, kind: "send-message", message: { type: "text", content: said } });
   return {
     ...program,
+    end,
     env: { GROK_BOT_BACKEND_URL: backend, GROK_BOT_WEBSITE_URL: website },
     control,
     /** A Bot of its own for a test. */
