@@ -16,8 +16,15 @@ use crate::model::{AgentId, Author, EntryId, Part};
 const APPLICATION_ID: i32 = 0x6367_6278;
 /// Rises when a table changes; another one isn't ours.
 const SCHEMA: i32 = 2;
-/// The schema whose digests were whole: it is brought up to date.
-const WHOLE_DIGESTS: i32 = 1;
+/// The schema whose digests were whole and whose marks lay in the order of their entries' ids: it is brought up to date.
+const FIRST_SCHEMA: i32 = 1;
+/// An entry's first exposure never changes, and new ones are the highest: in this order what is new lies together, at the end. (In the order of ids,
+/// which are as good as random, ten thousand marks touched nearly every page of a large index.)
+const MARK: &str = "CREATE TABLE mark (
+  bot INTEGER NOT NULL, generation INTEGER NOT NULL, first INTEGER NOT NULL, entry TEXT NOT NULL, part INTEGER NOT NULL,
+  seq INTEGER NOT NULL, digest BLOB, edit INTEGER, deleted INTEGER, author INTEGER NOT NULL,
+  PRIMARY KEY (bot, generation, first, entry, part)
+) WITHOUT ROWID";
 /// The header's word for a file with a log beside it, as ours is; 1 is one without.
 const WAL_FORMAT: u8 = 2;
 /// A reader of another process (a backup, say) may hold the file for a moment.
@@ -233,7 +240,7 @@ fn prepare(connection: Connection) -> Result<Connection, Error> {
     };
     let (application, schema, tables) = setup(&connection).map_err(classify)?;
     let fresh = (application, schema, tables) == (0, 0, 0);
-    let old = (application, schema, tables) == (APPLICATION_ID, WHOLE_DIGESTS, 2);
+    let old = (application, schema, tables) == (APPLICATION_ID, FIRST_SCHEMA, 2);
     if !fresh && !old && (application, schema, tables) != (APPLICATION_ID, SCHEMA, 2) {
         return Err(Error::Foreign(format!("application {application}, schema {schema}, {tables} tables")));
     }
@@ -245,11 +252,7 @@ fn prepare(connection: Connection) -> Result<Connection, Error> {
             connection.execute_batch(&format!(
                 "BEGIN IMMEDIATE;
                  CREATE TABLE bot (id INTEGER PRIMARY KEY, account TEXT NOT NULL, agent TEXT NOT NULL, UNIQUE (account, agent));
-                 CREATE TABLE mark (
-                   bot INTEGER NOT NULL, generation INTEGER NOT NULL, entry TEXT NOT NULL, part INTEGER NOT NULL,
-                   seq INTEGER NOT NULL, digest BLOB, first INTEGER NOT NULL, edit INTEGER, deleted INTEGER, author INTEGER NOT NULL,
-                   PRIMARY KEY (bot, generation, entry, part)
-                 ) WITHOUT ROWID;
+                 {MARK};
                  PRAGMA application_id = {APPLICATION_ID};
                  PRAGMA user_version = {SCHEMA};
                  COMMIT;"
@@ -258,7 +261,11 @@ fn prepare(connection: Connection) -> Result<Connection, Error> {
         if old {
             connection.execute_batch(&format!(
                 "BEGIN IMMEDIATE;
-                 UPDATE mark SET digest = substr(digest, 1, 16) WHERE length(digest) = 32;
+                 ALTER TABLE mark RENAME TO old_mark;
+                 {MARK};
+                 INSERT INTO mark (bot, generation, first, entry, part, seq, digest, edit, deleted, author)
+                   SELECT bot, generation, first, entry, part, seq, CAST(substr(digest, 1, 16) AS BLOB), edit, deleted, author FROM old_mark;
+                 DROP TABLE old_mark;
                  PRAGMA user_version = {SCHEMA};
                  COMMIT;"
             ))?;

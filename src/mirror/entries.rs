@@ -46,7 +46,7 @@ pub(super) struct Entries {
     odd_rows: HashMap<u64, RowState>,
     /// The revisions of the entries that have any.
     revised: HashMap<Key, Revised>,
-    at_work: HashMap<Key, Box<Work>>,
+    at_work: Desks,
     hasher: DefaultHashBuilder,
 }
 
@@ -84,7 +84,7 @@ struct Revised {
 #[derive(Debug, Default)]
 pub(super) struct Work {
     /// By part.
-    pub(super) pending: [Option<Box<Pending>>; 2],
+    pub(super) pending: [Option<Pending>; 2],
     /// What was exposed of its answer.
     pub(super) answer: Option<Exposed>,
     pub(super) widget: Option<Arc<Widget>>,
@@ -107,6 +107,59 @@ impl Work {
     }
 }
 
+/// The work of the entries that have any, in one piece of memory: a first read has some for every entry, and afterwards all of it goes back.
+#[derive(Debug, Default)]
+struct Desks {
+    places: HashMap<Key, u32>,
+    works: Vec<Work>,
+    free: Vec<u32>,
+}
+
+impl Desks {
+    fn get(&self, key: Key) -> Option<&Work> {
+        self.places.get(&key).map(|&place| &self.works[place as usize])
+    }
+
+    fn get_mut(&mut self, key: Key) -> Option<&mut Work> {
+        self.places.get(&key).map(|&place| &mut self.works[place as usize])
+    }
+
+    fn get_or_default(&mut self, key: Key) -> &mut Work {
+        let Self { places, works, free } = self;
+        let place = *places.entry(key).or_insert_with(|| {
+            free.pop().unwrap_or_else(|| {
+                works.push(Work::default());
+                // There are no more of them than keys.
+                Key::try_from(works.len() - 1).unwrap_or(Key::MAX)
+            })
+        });
+        &mut works[place as usize]
+    }
+
+    fn remove(&mut self, key: Key) {
+        let Some(place) = self.places.remove(&key) else { return };
+        self.works[place as usize] = Work::default();
+        self.free.push(place);
+        if self.free.len() > 3 * self.places.len() + SPARE {
+            self.tidy();
+        }
+    }
+
+    /// Gives back what is free.
+    fn tidy(&mut self) {
+        let mut works = Vec::with_capacity(self.places.len());
+        let mut places = HashMap::with_capacity(self.places.len());
+        for (key, place) in self.places.drain() {
+            places.insert(key, Key::try_from(works.len()).unwrap_or(Key::MAX));
+            works.push(std::mem::take(&mut self.works[place as usize]));
+        }
+        *self = Self { places, works, free: Vec::new() };
+    }
+}
+
+/// Free places that are kept for the next entries.
+const SPARE: usize = 256;
+
 /// The place of a part in arrays.
 pub(super) fn slot(part: Part) -> usize {
     match part {
@@ -119,6 +172,14 @@ impl Entries {
     /// Forgets everything.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
+    }
+
+    /// Makes room for so many entries.
+    pub(super) fn reserve(&mut self, count: usize) {
+        let Self { slots, ids, by_id, at_home, hasher, .. } = self;
+        slots.reserve_exact(count);
+        by_id.reserve(count, |&key| hash_bytes(hasher, id_of(&slots[key as usize], ids)));
+        at_home.reserve(count, |&key| hash_row(hasher, slots[key as usize].seq));
     }
 
     /// All keys.
@@ -238,7 +299,7 @@ impl Entries {
 
     /// What waits to be exposed of one of its texts.
     pub(super) fn pending(&self, key: Key, part: Part) -> Option<&Pending> {
-        self.work(key)?.pending[slot(part)].as_deref()
+        self.work(key)?.pending[slot(part)].as_ref()
     }
 
     /// What isn't at rest of it.
@@ -246,7 +307,7 @@ impl Entries {
         if !self.slots[key as usize].is(WORK) {
             return None;
         }
-        self.at_work.get(&key).map(|work| &**work)
+        self.at_work.get(key)
     }
 
     /// The same, where there is any.
@@ -254,20 +315,20 @@ impl Entries {
         if !self.slots[key as usize].is(WORK) {
             return None;
         }
-        self.at_work.get_mut(&key).map(|work| &mut **work)
+        self.at_work.get_mut(key)
     }
 
     /// The same, made where there is none. Call [`rest`](Self::rest) when done.
     pub(super) fn work_mut(&mut self, key: Key) -> &mut Work {
         self.slots[key as usize].set(WORK, true);
-        self.at_work.entry(key).or_default()
+        self.at_work.get_or_default(key)
     }
 
     /// Lets go of what an entry at rest doesn't need.
     pub(super) fn rest(&mut self, key: Key) {
         if self.work(key).is_some_and(Work::done) {
             self.slots[key as usize].set(WORK, false);
-            self.at_work.remove(&key);
+            self.at_work.remove(key);
         }
     }
 

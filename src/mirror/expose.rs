@@ -1,7 +1,7 @@
 //! From pending to readable: the order, what is late, the commit, the opening of the record.
 
 use super::entries::{Body, Key, slot};
-use super::unit::{Exposed, empty};
+use super::unit::{Exposed, Held, empty};
 use super::{BODY_WAIT, BODY_WAIT_OPENING, Batch, Effect, InFlight, LATE_WAIT, Mark, Mirror, Text};
 use crate::model::{Author, Message, Mono, Now, Part, Version, Wall};
 
@@ -46,6 +46,10 @@ impl Mirror {
             let Some(number) = from.and_then(|from| self.next_number(from)) else {
                 return;
             };
+            if staged.touched.len() >= BATCH {
+                // The rest is staged when this is committed.
+                return;
+            }
             if self.group(number).any(|(key, part)| !self.stable(key, part, now)) {
                 return;
             }
@@ -127,7 +131,7 @@ impl Mirror {
             (None, _) => Version::Delete,
         };
         let author = before.map(|exposed| exposed.author);
-        let author = author.or_else(|| pending.text.as_ref().map(|text| text.from)).unwrap_or(Author::Bot);
+        let author = author.or_else(|| pending.text.as_ref().map(Held::from)).unwrap_or(Author::Bot);
         let first = Exposed { digest: None, first: number, edit: None, delete: None, author, delivered: true };
         let mut exposed = Exposed { digest: pending.digest, delivered: true, ..before.unwrap_or(first) };
         match version {
@@ -136,16 +140,54 @@ impl Mirror {
             Version::Delete => exposed.delete = Some(number),
         }
         self.entries.set_exposed(key, part, exposed);
-        let at = match (version, part) {
-            (Version::Base, Part::Entry) => pending.body_at.unwrap_or(pending.seen_at),
-            _ => pending.seen_at,
-        };
         self.register(key);
         staged.touched.push((key, part));
-        let message = self.message(key, part, version, number, at, pending.text);
+        let text = match pending.text {
+            Some(Held::Laid { laid, .. }) => {
+                let target = self.opening.as_ref().and_then(|opening| opening.laid(laid, number).reply_to());
+                let replies = target.is_some_and(|target| self.is_message(&target));
+                if let Some(opening) = &mut self.opening {
+                    opening.add(laid, number, replies);
+                }
+                return;
+            }
+            Some(Held::Loose(text)) => Some(text),
+            None => None,
+        };
+        let at = shown_at(version, part, pending.seen_at, pending.body_at);
+        let message = self.message(key, part, version, number, at, text);
         match &mut self.opening {
             Some(opening) => opening.push(message),
             None => staged.messages.push(message),
+        }
+    }
+
+    /// Packs the text that waits for an entry with the record that isn't open yet, where it is the first read that brought it.
+    pub(super) fn lay(&mut self, key: Key) {
+        let Some(opening) = &mut self.opening else { return };
+        let exposed = self.entries.exposed(key, Part::Entry).is_some();
+        let (seq, entry) = (self.entries.seq(key), self.entries.id(key));
+        let Some(pending) = self.entries.work_if(key).and_then(|work| work.pending[slot(Part::Entry)].as_mut()) else {
+            return;
+        };
+        let Some(Held::Loose(text)) = &pending.text else { return };
+        let version = if exposed { Version::Edit } else { Version::Base };
+        let Text { from, text, reply_to, meta } = text.clone();
+        let at = shown_at(version, Part::Entry, pending.seen_at, pending.body_at);
+        let number = pending.number;
+        let message = Message { number, seq, entry, part: Part::Entry, version, from, at, text, reply_to, meta };
+        pending.text = Some(Held::Laid { laid: opening.lay(message), from });
+    }
+
+    /// The other way round, for what is to be exposed otherwise than it was packed, or elsewhere.
+    pub(super) fn take_up(&mut self, key: Key) {
+        let Some(opening) = &self.opening else { return };
+        let Some(pending) = self.entries.work_if(key).and_then(|work| work.pending[slot(Part::Entry)].as_mut()) else {
+            return;
+        };
+        if let Some(Held::Laid { laid, .. }) = pending.text {
+            let Message { from, text, reply_to, meta, .. } = opening.laid(laid, pending.number).message();
+            pending.text = Some(Held::Loose(Text { from, text, reply_to, meta }));
         }
     }
 
@@ -233,6 +275,11 @@ impl Mirror {
         if self.waiting.iter().any(|&(_, key)| self.entries.number(key) <= Some(c)) {
             return false;
         }
+        // What waits goes on waiting outside of it.
+        let waiting: Vec<Key> = self.order.iter().map(|&(_, key, _)| key).collect();
+        for key in waiting {
+            self.take_up(key);
+        }
         let (Some(messages), Some(generation)) = (self.opening.take(), self.generation) else {
             return false;
         };
@@ -313,6 +360,17 @@ impl Mirror {
         self.entries.pending(key, part).map(|pending| pending.stable_at)
     }
 }
+
+/// The time beside a message: the body's own for what was first said, else when it was seen.
+fn shown_at(version: Version, part: Part, seen_at: Wall, body_at: Option<Wall>) -> Wall {
+    match (version, part) {
+        (Version::Base, Part::Entry) => body_at.unwrap_or(seen_at),
+        _ => seen_at,
+    }
+}
+
+/// Exposures that are committed at once, give or take those of one number: a first read may have a million.
+const BATCH: usize = 10_000;
 
 /// Exposures of one step.
 #[derive(Debug, Default)]

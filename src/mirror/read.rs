@@ -207,6 +207,7 @@ impl Mirror {
         if stored.marks.iter().any(|(of, _)| *of != generation) {
             self.clear_owed = true;
         }
+        self.entries.reserve(stored.marks.len());
         for (_, mark) in stored.marks.into_iter().filter(|(of, _)| *of == generation) {
             let key = self.entries.key_for(&mark.entry, mark.seq);
             if self.clear_owed {

@@ -175,6 +175,10 @@ impl Mirror {
     /// The row carries the entry from now on; a row that carried it before is forgotten without a delete.
     fn carry(&mut self, key: Key, row: &Row) {
         let moves = self.entries.seq(key) != row.seq;
+        if moves {
+            // What is packed names its row.
+            self.take_up(key);
+        }
         self.entries.carry(row.seq, Some(row.number), key);
         if moves && [Part::Entry, Part::Answer].into_iter().any(|part| self.entries.exposed(key, part).is_some()) {
             self.moved.insert(key);
@@ -203,6 +207,9 @@ impl Mirror {
         let main = self.want(key, Part::Entry, rendered.main.as_ref(), number, now.mono, QUIET, (seen, body_at));
         let reply = self.want(key, Part::Answer, answer.as_ref(), number, now.mono, QUIET, (seen, None));
         self.register(key);
+        if source == Source::Read && main == Want::Pending {
+            self.lay(key);
+        }
         for (part, want, text) in [(Part::Entry, main, rendered.main), (Part::Answer, reply, answer)] {
             if let (Want::Restore, Some(text)) = (want, text) {
                 self.restore(key, part, text, body_at);

@@ -7,7 +7,7 @@ use super::Mirror;
 use super::batch::Digest;
 use super::entries::{Key, slot};
 use super::render::Text;
-use crate::model::{Author, Mono, Part, Wall};
+use crate::model::{Author, Laid, Mono, Part, Wall};
 
 /// A text that isn't exposed as it should be.
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ pub(super) struct Pending {
     /// The number it would be exposed with.
     pub(super) number: u64,
     /// `None`: it should be gone.
-    pub(super) text: Option<Text>,
+    pub(super) text: Option<Held>,
     /// Digest of the text.
     pub(super) digest: Option<Digest>,
     /// When the quiet second is over.
@@ -24,6 +24,26 @@ pub(super) struct Pending {
     pub(super) seen_at: Wall,
     /// The body's own time.
     pub(super) body_at: Option<Wall>,
+}
+
+/// A text that waits.
+#[derive(Clone, Debug)]
+pub(super) enum Held {
+    Loose(Text),
+    /// Packed with the record that isn't open yet: a first read brings a whole history, and it should be in memory once.
+    Laid {
+        laid: Laid,
+        from: Author,
+    },
+}
+
+impl Held {
+    pub(super) fn from(&self) -> Author {
+        match self {
+            Self::Loose(text) => text.from,
+            Self::Laid { from, .. } => *from,
+        }
+    }
 }
 
 /// What was exposed of a text, in this process or before.
@@ -85,14 +105,14 @@ impl Mirror {
         match &mut self.entries.work_mut(key).pending[slot(part)] {
             Some(pending) if pending.digest == digest => pending.number = pending.number.max(number),
             place => {
-                *place = Some(Box::new(Pending {
+                *place = Some(Pending {
                     number,
-                    text: text.cloned(),
+                    text: text.cloned().map(Held::Loose),
                     digest,
                     stable_at: if text.is_some() { now.after(quiet) } else { now },
                     seen_at: seen.0,
                     body_at: seen.1,
-                }));
+                });
             }
         }
         Want::Pending

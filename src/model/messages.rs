@@ -29,12 +29,20 @@ struct Slot {
     place: Place,
 }
 
+/// A message that lies in a [`Pile`] and isn't one of its messages yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Laid(Place);
+
 /// Where a message begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     chunk: u32,
+    /// In its chunk; with [`ALONE`].
     offset: u32,
 }
+
+/// Set in a slot's offset: the message replies to nothing after all. (Only a chunk's first message can be longer than [`CHUNK`], so the bit is free.)
+const ALONE: u32 = 1 << 31;
 
 /// The chunks. What is put stays as it is.
 #[derive(Clone, Debug, Default)]
@@ -69,8 +77,26 @@ const META: u8 = 1 << 5;
 impl Pile {
     /// Adds a message.
     pub fn push(&mut self, message: Message) {
-        let slot = Slot { number: message.number, place: self.0.shelf.put(message) };
-        self.0.slots.push(slot);
+        let number = message.number;
+        let laid = self.lay(message);
+        self.add(laid, number, true);
+    }
+
+    /// Packs a message whose number isn't settled: nothing counts it before [`add`](Self::add). What is laid and never added costs its bytes.
+    pub fn lay(&mut self, message: Message) -> Laid {
+        Laid(self.0.shelf.put(message))
+    }
+
+    /// Adds a message that was laid. Without `replies` it replies to nothing.
+    pub fn add(&mut self, Laid(place): Laid, number: u64, replies: bool) {
+        let offset = if replies { place.offset } else { place.offset | ALONE };
+        self.0.slots.push(Slot { number, place: Place { offset, ..place } });
+    }
+
+    /// What was laid, with a number to show it by.
+    #[must_use]
+    pub fn laid(&self, Laid(place): Laid, number: u64) -> Packed<'_> {
+        self.0.shelf.get(Slot { number, place })
     }
 
     /// How many there are.
@@ -218,12 +244,13 @@ impl Shelf {
     /// The message at a place that [`put`](Self::put) gave.
     fn get(&self, slot: Slot) -> Packed<'_> {
         let Slot { number, place } = slot;
-        let mut bytes = &self.chunks[place.chunk as usize][place.offset as usize..];
+        let mut bytes = &self.chunks[place.chunk as usize][(place.offset & !ALONE) as usize..];
         let flags = bytes.split_off_first().copied().unwrap_or(0);
         let seq = varint::take(&mut bytes);
         let at = varint::take(&mut bytes).cast_signed();
         let entry = varint::take_text(&mut bytes);
-        let reply_to = (flags & REPLY != 0).then(|| varint::take_text(&mut bytes));
+        let reply_to =
+            (flags & REPLY != 0).then(|| varint::take_text(&mut bytes)).filter(|_| place.offset & ALONE == 0);
         let meta = if flags & META == 0 {
             None
         } else {
@@ -244,6 +271,12 @@ impl Packed<'_> {
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
+    }
+
+    /// See [`Message::reply_to`].
+    #[must_use]
+    pub fn reply_to(&self) -> Option<EntryId> {
+        self.reply_to.map(|target| EntryId::from(text(target)))
     }
 
     /// Bytes of its text.
@@ -286,7 +319,7 @@ impl Packed<'_> {
             from: if self.flags & BOT == 0 { Author::Account } else { Author::Bot },
             at: Wall(self.at),
             text: Arc::from(text(self.text)),
-            reply_to: self.reply_to.map(|target| EntryId::from(text(target))),
+            reply_to: self.reply_to(),
             meta: self.meta.cloned(),
         }
     }

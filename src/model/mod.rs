@@ -19,5 +19,5 @@ pub use entry::{
 };
 pub use ids::{AgentId, Cursor, EntryId, RecordId};
 pub use message::{Author, Message, Meta, Part, Version, base_id};
-pub use messages::{Messages, Packed, Pile};
+pub use messages::{Laid, Messages, Packed, Pile};
 pub use time::{Mono, Now, Wall};
