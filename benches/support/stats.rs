@@ -1,6 +1,6 @@
 //! Medians, spreads, clocks, and the tables that they go into.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 /// The clocks, read in one place.
@@ -80,7 +80,8 @@ impl Table {
     /// One more row.
     pub(crate) fn row<T: fmt::Display>(&mut self, cells: &[T]) {
         let cells: Vec<String> = cells.iter().map(ToString::to_string).collect();
-        self.0.push_str(&format!("| {} |\n", cells.join(" | ")));
+        // Writing to a String can't fail.
+        let _ = writeln!(self.0, "| {} |", cells.join(" | "));
     }
 
     /// Prints it below a heading.
