@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The one benchmark command: builds the program as it is released, installs the peers, measures everything, and writes docs/benchmarks.md.
+# The one benchmark command: builds the program as the plugin has it, installs the peers, measures everything, and writes docs/benchmarks.md.
 #
 #   scripts/bench.sh [--quick] [--rounds N] [--idle SECONDS] [--binary FILE] [--out FILE] [-- ARGUMENTS OF cargo build]
 #
@@ -28,7 +28,8 @@ target=$(cargo metadata --locked --no-deps --format-version 1 | sed 's/.*"target
 # `cargo bench` builds the program too, with the features of the dependencies of tests, and puts it in the same place: the real one is kept apart.
 mkdir -p "$target/bench"
 if [ -z "$binary" ]; then
-  cargo build --locked --release --bin coda-grok-bot "$@"
+  # As scripts/build-plugin.mjs does.
+  cargo build --locked --release --no-default-features --bin coda-grok-bot "$@"
   cp "$target/release/coda-grok-bot" "$target/bench/coda-grok-bot"
   binary=$target/bench/coda-grok-bot
 fi
