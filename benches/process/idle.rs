@@ -1,15 +1,13 @@
 //! What the provider costs while nothing happens: a hundred Bots, an open stream, heartbeats.
 
-use std::collections::HashMap;
 use std::thread::sleep;
 use std::time::Duration;
 
 use crate::child::mib;
-use crate::data;
 use crate::provider::{self, Provider};
 use crate::service::Service;
 use crate::stats::{Table, float, progress, say, verdict};
-use crate::{Options, Result, rows, server};
+use crate::{Options, Result, server, sync};
 
 const BOTS: usize = 100;
 const ROWS: u64 = 9;
@@ -31,8 +29,7 @@ pub(crate) fn run(options: &Options, service: &mut Service) -> Result<()> {
     let data = folder.path().join("data");
     provider::sign_in(&data)?;
     let mut provider = Provider::start(&data, &service.base(&set))?;
-    let heads: HashMap<String, u64> = (0..BOTS).map(|bot| (data::agent(bot), rows::old_number(ROWS, ROWS))).collect();
-    provider.until(&heads)?;
+    provider.until(&sync::heads(BOTS, |bot| server::transcript(bot, ROWS, TEXT)))?;
     progress(&format!("idle for {} s", options.idle));
     sleep(SETTLE);
     let before = provider.process.usage()?;

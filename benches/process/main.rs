@@ -105,6 +105,9 @@ fn floor_process(arguments: &[String]) -> Result<()> {
 }
 
 fn bench(options: &Options) -> Result<()> {
+    if cfg!(debug_assertions) {
+        say("**A debug build: it shows that the benchmark runs, and no figure of it means anything.**");
+    }
     let mut service = Service::start()?;
     if options.wants("list") || options.wants("live") {
         sync::run(options, &mut service)?;

@@ -4,6 +4,7 @@
 //! and a stream that brings ROWS more in frames of FRAME as fast as they are read). It is steered over stdin, a line a command, each answered by a line.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,6 +18,8 @@ use crate::rows::{self, Row};
 
 /// As the service.
 const HEARTBEAT: Duration = Duration::from_secs(10);
+/// Answer of `GetMe`.
+const ME: &str = r#"{"authId":"auth0|user_BENCH","userId":1234,"firstName":"Sam"}"#;
 /// Written at once while a stream is sent as fast as it is read.
 const BLOCK: usize = 64 * 1024;
 
@@ -105,7 +108,8 @@ impl Dataset {
             }
             text.push_str(row);
         }
-        text.push_str(&format!(r#"],"generation":{GENERATION}}}"#));
+        // Writing to a String can't fail.
+        let _ = write!(text, r#"],"generation":{GENERATION}}}"#);
         text
     }
 }
@@ -251,9 +255,7 @@ fn serve(state: &State, connection: &TcpStream) -> io::Result<()> {
             continue;
         };
         match method {
-            "GetMe" => {
-                answer(connection, "200 OK", r#"{"authId":"auth0|user_BENCH","userId":1234,"firstName":"Sam"}"#)?
-            }
+            "GetMe" => answer(connection, "200 OK", ME)?,
             "ListGrokBotAgents" => answer(connection, "200 OK", &set.agents)?,
             "ListGrokBotTranscriptEntries" => answer(connection, "200 OK", &set.page(&body))?,
             "WatchGrokBotTranscripts" => return watch(state, name, &set, connection),

@@ -92,7 +92,7 @@ pub(crate) fn run(options: &Options, service: &mut Service) -> Result<()> {
 }
 
 /// The heads of a set's Bots once everything is in: the highest number of a message.
-fn heads<R: Iterator<Item = rows::Row>>(bots: usize, rows: impl Fn(usize) -> R) -> HashMap<String, u64> {
+pub(crate) fn heads<R: Iterator<Item = rows::Row>>(bots: usize, rows: impl Fn(usize) -> R) -> HashMap<String, u64> {
     let head = |bot| rows(bot).filter(|row| row.message).map(|row| row.number).max().unwrap_or(0);
     (0..bots).map(|bot| (data::agent(bot), head(bot))).collect()
 }

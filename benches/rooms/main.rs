@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::process::{Command, ExitCode};
 
-use stats::{Values, progress};
+use stats::{Values, progress, say};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -74,6 +74,9 @@ fn main() -> ExitCode {
 }
 
 fn bench(options: &Options) -> Result<()> {
+    if cfg!(debug_assertions) {
+        say("**A debug build: it shows that the benchmark runs, and no figure of it means anything.**");
+    }
     if options.wants("memory") {
         memory::bench(options)?;
     }

@@ -1,6 +1,6 @@
 //! Medians, spreads, clocks, and the tables that they go into.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 /// The clocks, read in one place.
@@ -43,9 +43,16 @@ impl Values {
         sorted.get(at).copied().unwrap_or(f64::NAN)
     }
 
-    /// The one in the middle.
+    /// The one in the middle; of an even number of them, what lies between the two.
     pub(crate) fn median(&self) -> f64 {
-        self.quantile(0.5)
+        let mut sorted = self.0.clone();
+        sorted.sort_by(f64::total_cmp);
+        let half = sorted.len() / 2;
+        match (sorted.get(half), half.checked_sub(1).and_then(|below| sorted.get(below))) {
+            (Some(above), Some(below)) if sorted.len().is_multiple_of(2) => f64::midpoint(*above, *below),
+            (Some(middle), _) => *middle,
+            (None, _) => f64::NAN,
+        }
     }
 
     /// These divided by those of the same round.
@@ -80,7 +87,8 @@ impl Table {
     /// One more row.
     pub(crate) fn row<T: fmt::Display>(&mut self, cells: &[T]) {
         let cells: Vec<String> = cells.iter().map(ToString::to_string).collect();
-        self.0.push_str(&format!("| {} |\n", cells.join(" | ")));
+        // Writing to a String can't fail.
+        let _ = writeln!(self.0, "| {} |", cells.join(" | "));
     }
 
     /// Prints it below a heading.
