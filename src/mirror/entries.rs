@@ -425,8 +425,9 @@ fn hash_row(hasher: &DefaultHashBuilder, seq: u64) -> u64 {
 }
 
 fn id_of<'a>(slot: &Slot, ids: &'a [u8]) -> &'a [u8] {
-    let [a, b, c, d, e] = slot.id;
-    let place = u64::from_le_bytes([a, b, c, d, e, 0, 0, 0]);
+    let mut place = [0; 8];
+    place[..5].copy_from_slice(&slot.id);
+    let place = u64::from_le_bytes(place);
     let mut bytes = usize::try_from(place).ok().and_then(|place| ids.get(place..)).unwrap_or_default();
     varint::take_text(&mut bytes)
 }

@@ -178,7 +178,9 @@ impl Messages {
 impl From<Vec<Message>> for Messages {
     fn from(messages: Vec<Message>) -> Self {
         let mut pile = Pile::default();
-        messages.into_iter().for_each(|message| pile.push(message));
+        for message in messages {
+            pile.push(message);
+        }
         pile.sorted()
     }
 }

@@ -29,7 +29,7 @@ impl Running {
         log.spawn(async move {
             while let Ok(Some(line)) = errors.next_line().await {
                 check_shape(&line);
-                kept.lock().unwrap().push_str(&format!("{line}\n"));
+                kept.lock().unwrap().extend([line.as_str(), "\n"]);
             }
         });
         Self { child, lines, heard, _log: log }

@@ -57,7 +57,9 @@ impl Lane {
         let tokens = TokenPolicy { rotate: true, ..TokenPolicy::default() };
         let bench = Bench::new(Options { tokens, ..Options::default() }).await;
         let agents: Vec<String> = (0..BOTS).map(|number| format!("bot-{number}")).collect();
-        agents.iter().for_each(|agent| bench.bot(agent));
+        for agent in &agents {
+            bench.bot(agent);
+        }
         let talk = Arc::new(Mutex::new(Talk::new(bench.control.clone(), seed, agents.clone())));
         let (ledger, random) = (Ledger::new(seed), fastrand::Rng::with_seed(seed));
         Self { bench, agents, ledger, random, talk, talking: JoinSet::new(), disk_is_well: true }

@@ -38,7 +38,7 @@ async fn planted(plant: impl AsyncFnOnce(&Bench, &str)) -> Vec<String> {
 #[tokio::test]
 async fn whoever_searches_finds_a_secret_in_every_place() {
     // Only its signature: the rest of a token is no secret.
-    let signature = r#"${1##*.}"#;
+    let signature = r"${1##*.}";
     for (place, script) in [("stdout", format!("echo {signature}")), ("the log", format!("echo {signature} >&2"))] {
         let found = planted(async |bench, token| drop(bench.finish(shell(&script, token)).await)).await;
         assert!(found.len() == 1 && found[0].starts_with(&format!("{place}: the secret")), "{found:?}");

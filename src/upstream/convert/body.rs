@@ -46,7 +46,7 @@ impl Bodies {
         // The standard alphabet; padding may be there or not.
         let base64 = if body.ends_with('=') { STANDARD } else { STANDARD_NO_PAD };
         match base64.decode_append(body, &mut self.buffer) {
-            Ok(_) => from_blob(&self.buffer, kind),
+            Ok(()) => from_blob(&self.buffer, kind),
             Err(_) => RowBody::Malformed(Malformed { kind: text::name(kind), reason: "the body isn't base64" }),
         }
     }

@@ -1,6 +1,7 @@
 //! A host with a memory that outlives the provider's processes: what it was shown once must stay so.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -136,14 +137,13 @@ impl Ledger {
         let known = self.records.get_mut(record).expect("just looked at");
         for message in messages {
             let (id, message) = (message["id"].as_str().unwrap().to_owned(), fixed(message));
-            match known.seen.get(&id) {
-                Some(before) => assert_eq!(before, &message, "it isn't what it was"),
-                None => {
-                    assert!(known.upto < Some(at(&message)), "new, though read up to {:?}: {message}", known.upto);
-                    known.order.push(id.clone());
-                    known.seen.insert(id.clone(), message);
-                    self.heard.notify_one();
-                }
+            if let Some(before) = known.seen.get(&id) {
+                assert_eq!(before, &message, "it isn't what it was");
+            } else {
+                assert!(known.upto < Some(at(&message)), "new, though read up to {:?}: {message}", known.upto);
+                known.order.push(id.clone());
+                known.seen.insert(id.clone(), message);
+                self.heard.notify_one();
             }
             known.life.insert(id);
         }
@@ -187,7 +187,7 @@ impl Ledger {
         for agent in agents {
             let (view, held) = (self.view(&bench.record(agent)), held(&bench.control, agent));
             for key in view.keys().chain(held.keys()).filter(|key| view.get(*key) != held.get(*key)) {
-                told += &format!("{agent}, {key}: shown {:?}, held {:?}\n", view.get(key), held.get(key));
+                let _ = writeln!(told, "{agent}, {key}: shown {:?}, held {:?}", view.get(key), held.get(key));
             }
         }
         told
