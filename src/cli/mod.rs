@@ -19,9 +19,11 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use tracing::field::Field;
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::MakeExt as _;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::config::{Config, Overrides};
 use crate::disk::{self, DiskError};
@@ -241,17 +243,20 @@ async fn command(cli: Cli) -> Outcome {
 
 fn start_log(level: Option<&str>) -> Outcome {
     let filter = match level {
-        Some(level) => EnvFilter::try_new(level).map_err(|error| Problem::Usage(format!("--log: {error}")))?,
-        None => EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn")),
+        Some(level) => level.parse().map_err(|error| Problem::Usage(format!("--log: {error}")))?,
+        None => std::env::var("RUST_LOG")
+            .ok()
+            .filter(|filter| !filter.is_empty())
+            .and_then(|filter| filter.parse().ok())
+            .unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN)),
     };
     // stdout is data; without a terminal there are no colours.
     let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(colours)
-        .fmt_fields(format::debug_fn(field).delimited(" "))
-        .init();
+        .fmt_fields(format::debug_fn(field).delimited(" "));
+    tracing_subscriber::registry().with(lines).with(filter).init();
     Ok(())
 }
 
