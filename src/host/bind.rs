@@ -53,6 +53,7 @@ impl Binder {
             return Err(unavailable(texts::TOO_MANY_OPENINGS));
         };
         let command = tokio::select! {
+            biased;
             command = self.command(&record) => command?,
             () = self.stopping.cancelled() => return Err(unconfirmed()),
         };

@@ -198,6 +198,9 @@ impl Session {
     }
 
     /// Waits for the next event. Every branch is cancel-safe: channels, a feed that keeps what it hasn't given, a lock future that is kept.
+    ///
+    /// The order is written down, so that the same happenings always have the same consequences. What the host can fill comes last; a host that
+    /// always reads leaves room for it all the same, because the transport holds one text.
     async fn next<R>(&mut self, sources: &mut Sources<R>) -> Event
     where
         R: Future<Output = Result<Handle, Unavailable>>,
@@ -209,17 +212,18 @@ impl Session {
         let tick = [self.settle_by, self.leave_by].into_iter().flatten().min();
         let feed = &mut self.feed;
         tokio::select! {
-            message = sources.incoming.recv(), if listening => Event::Incoming(message),
+            biased;
+            () = sources.stop.cancelled(), if self.leaving.is_none() => Event::Stop,
+            () = until(tick) => Event::Tick,
             ready = sources.ready.as_mut(), if waiting => {
                 sources.ready_done = true;
                 Event::Ready(ready)
             }
-            permit = self.outbox.outgoing.clone().reserve_owned(), if writing => Event::Room(permit.ok()),
-            () = stirred(feed), if telling && !writing => Event::Stirred,
             Some(done) = self.tasks.join_next_with_id() => Event::Done(done),
             Some(ask) = sources.asked.recv() => Event::Ask(ask),
-            () = sources.stop.cancelled(), if self.leaving.is_none() => Event::Stop,
-            () = until(tick) => Event::Tick,
+            permit = self.outbox.outgoing.clone().reserve_owned(), if writing => Event::Room(permit.ok()),
+            () = stirred(feed), if telling && !writing => Event::Stirred,
+            message = sources.incoming.recv(), if listening => Event::Incoming(message),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The state between the loop and the hosts, and its two sides.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -125,7 +125,8 @@ impl Shared {
 pub(super) struct State {
     status: Status,
     records: HashMap<RecordId, Record>,
-    feeds: HashMap<u64, Subscriber>,
+    /// In the order in which they came.
+    feeds: BTreeMap<u64, Subscriber>,
     next_place: u64,
     next_feed: u64,
 }
@@ -153,7 +154,7 @@ impl Default for State {
         Self {
             status: Status { state: SignInState::SignedOut, account: None, message: None },
             records: HashMap::new(),
-            feeds: HashMap::new(),
+            feeds: BTreeMap::new(),
             next_place: 0,
             next_feed: 0,
         }
@@ -262,12 +263,19 @@ impl Publisher {
     }
 
     /// The record can be read from now on: `messages` are all that its first full read exposed, in any order.
+    ///
+    /// One that is empty says so, too: a host that holds messages from before a restart would never hear otherwise that they are gone.
     pub fn opened(&self, record: &RecordId, generation: u64, messages: impl Into<Messages>, head: Option<u64>) {
         let transcript = Transcript::new(generation, messages, head);
-        self.change(record, |held| {
-            held.generation = Some(generation);
-            held.transcript.replace(transcript)
-        });
+        let mut state = self.shared.lock();
+        let Some(held) = state.records.get_mut(record) else {
+            return;
+        };
+        held.generation = Some(generation);
+        let old = held.transcript.replace(transcript);
+        state.tell(|queue| queue.head(record));
+        drop(state);
+        drop(old);
     }
 
     /// More was exposed; the head is now `head` at least.
@@ -388,7 +396,13 @@ impl Handle {
         let mut state = self.shared.lock();
         let id = state.next_feed;
         state.next_feed += 1;
-        let queue = Queue::snapshot(state.in_order().into_iter().map(|record| record.info.id.clone()));
+        let mut queue = Queue::snapshot(state.in_order().into_iter().map(|record| record.info.id.clone()));
+        for record in state.in_order() {
+            // A put doesn't tell an empty record from one that can't be read yet.
+            if record.transcript.is_some() && record.head().is_none() {
+                queue.head(&record.info.id);
+            }
+        }
         let subscriber = Subscriber { queue, wake: Arc::clone(&wake) };
         state.feeds.insert(id, subscriber);
         drop(state);

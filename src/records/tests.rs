@@ -118,7 +118,7 @@ fn h4_heads_and_activities_coalesce_in_their_older_place_with_the_newer_value() 
     publisher.opened(&a, 1, vec![], None);
     publisher.opened(&b, 1, vec![], None);
     let mut feed = handle.feed();
-    assert_eq!(draw(&drain(&mut feed)), ["status 0", "put A null", "put B null", "status 2"]);
+    assert_eq!(draw(&drain(&mut feed)), ["status 0", "put A null", "put B null", "head null", "head null", "status 2"]);
     publisher.append(&a, vec![message(1)], 1);
     publisher.activity(&a, busy("one"));
     publisher.append(&b, vec![message(1)], 1);
@@ -128,6 +128,29 @@ fn h4_heads_and_activities_coalesce_in_their_older_place_with_the_newer_value() 
     }
     assert_eq!(feed.len(), 3);
     assert_eq!(draw(&drain(&mut feed)), ["head 1:999", "activity two", "head 1:1"]);
+}
+
+#[test]
+fn h18_an_empty_record_says_so_to_a_host_that_may_hold_messages_of_its_old_life() {
+    let (handle, publisher, _wishes) = sides();
+    let id = info("a", "A").id;
+    let mut early = handle.feed();
+    publisher.put(info("a", "A"));
+    assert_eq!(draw(&drain(&mut early)), ["status 1", "put A null", "status 1"]);
+    // Not readable yet: nothing is said, because it may well have what the host holds.
+    assert_eq!(draw(&drain(&mut handle.feed())), ["status 1", "put A null", "status 1"]);
+    // The history was cleared while this program didn't run: no reset is told, and no head will come.
+    publisher.opened(&id, 2, vec![], None);
+    assert_eq!(draw(&drain(&mut early)), ["head null"]);
+    // A host that comes later is in the same place.
+    assert_eq!(draw(&drain(&mut handle.feed())), ["status 1", "put A null", "head null", "status 1"]);
+    // It was reset while it ran: said once.
+    publisher.append(&id, vec![message(1)], 1);
+    assert_eq!(draw(&drain(&mut early)), ["head 2:1"]);
+    publisher.reset(&id, Some(3));
+    assert_eq!(draw(&drain(&mut early)), ["head null"]);
+    publisher.opened(&id, 3, vec![], None);
+    assert_eq!(draw(&drain(&mut early)), [""; 0]);
 }
 
 #[test]

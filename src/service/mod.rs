@@ -1,5 +1,8 @@
 //! The composition root: builds the rooms, gives them to each other, stops them in order.
 
+#[cfg(test)]
+mod tests;
+
 use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;

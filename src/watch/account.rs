@@ -246,6 +246,7 @@ impl Watch {
             self.timers.remove(&(timer, agent.clone()));
         }
         self.publisher.withdraw(&state.record, reason);
+        self.disk_passed();
     }
 
     /// A failed call of the sign-in or the roster: what it says of the state.

@@ -31,6 +31,7 @@ impl Watch {
         match stored {
             Ok(stored) => {
                 bot.mirror = Some(Mirror::new(bot.bot.harness, stored, self.process_start));
+                self.disk_passed();
                 let preparing = matches!(self.link, super::Link::Preparing { .. });
                 if live || preparing {
                     self.start_read(now, agent, live);

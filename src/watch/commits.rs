@@ -72,6 +72,15 @@ impl Watch {
         self.trouble.last = Some(error.to_string());
     }
 
+    /// A read has worked, or what failed isn't wanted any more: the trouble is over where nothing else is still to be tried again. There may be
+    /// nothing to write for days.
+    pub(super) fn disk_passed(&mut self) {
+        let unread = self.bots.values().any(|bot| bot.mirror.is_none() && bot.load_at.is_some());
+        if self.trouble.disk.is_some() && !unread && self.owed.is_empty() && !self.committing {
+            self.trouble.disk = None;
+        }
+    }
+
     pub(super) fn take_set_aside(&mut self) {
         // Held only by a job that writes; then that job says it.
         let count = self.store.try_lock().map_or(0, |mut store| store.take_set_aside().len());

@@ -15,9 +15,9 @@ mod stream;
 mod texts;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -119,7 +119,8 @@ pub struct Watch {
     listed_at: Option<Mono>,
     list_again: bool,
     listed: bool,
-    bots: HashMap<AgentId, BotState>,
+    /// In one order, so that the same happenings lead to the same calls.
+    bots: BTreeMap<AgentId, BotState>,
     lives: u64,
     timers: BTreeSet<(Mono, AgentId)>,
     first_pages: VecDeque<(AgentId, PageQuery)>,
@@ -230,7 +231,7 @@ impl Watch {
             listed_at: None,
             list_again: false,
             listed: false,
-            bots: HashMap::new(),
+            bots: BTreeMap::new(),
             lives: 0,
             timers: BTreeSet::new(),
             first_pages: VecDeque::new(),
@@ -288,9 +289,13 @@ impl Watch {
     }
 
     /// The one place that waits. Each branch is cancel-safe: a dropped `recv`, `join_next`, `next` or sleep loses nothing.
+    ///
+    /// The order is written down, so that the same happenings always have the same consequences. Nobody is starved by it: what is due is done after
+    /// every event (`due`), commands come one by one from people, and each job that ends was begun by one of the others.
     async fn next_event(&mut self, stop: &CancellationToken) -> Event {
         let deadline = self.origin + self.deadline().0;
         tokio::select! {
+            biased;
             () = stop.cancelled() => Event::Stop,
             command = self.commands.recv() => command.map_or(Event::Abandoned, Event::Command),
             Some(done) = self.jobs.join_next() => match done {
@@ -421,7 +426,7 @@ impl Watch {
         again
     }
 
-    fn agents(&self) -> HashSet<AgentId> {
+    fn agents(&self) -> Vec<AgentId> {
         self.bots.keys().cloned().collect()
     }
 }

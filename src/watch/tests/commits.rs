@@ -105,6 +105,34 @@ async fn d8_marks_that_cant_be_loaded_are_tried_again_and_nothing_is_shown_meanw
 }
 
 #[tokio::test(start_paused = true)]
+async fn d8_a_disk_that_works_again_is_no_trouble_even_with_nothing_to_write() {
+    let mut bed = Bed::start(&["a", "b"]);
+    bed.up().await;
+    bed.service.says("a", "one");
+    bed.secs(2).await;
+    bed.crash().await;
+    // All that there is was written before: after this start nothing is.
+    bed.shelf.unreadable(true);
+    bed.run();
+    bed.secs(10).await;
+    assert!(bed.host.message().unwrap().contains("数据目录"));
+    bed.shelf.unreadable(false);
+    bed.secs(10).await;
+    assert_eq!(bed.host.texts("a"), ["one"]);
+    assert_eq!(bed.host.message(), None);
+    // A Bot whose marks couldn't be read goes: nobody will read them again.
+    bed.shelf.unreadable(true);
+    bed.service.add_bot(ANN, "late");
+    bed.service.roster_changed();
+    bed.secs(10).await;
+    assert!(bed.host.message().unwrap().contains("数据目录"));
+    bed.service.remove_bot("late");
+    bed.service.roster_changed();
+    bed.secs(10).await;
+    assert_eq!(bed.host.message(), None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_post_waits_for_its_echo_while_the_disk_is_full_and_completes_when_it_works_again() {
     let bed = Bed::start(&["a"]);
     bed.up().await;

@@ -1,6 +1,6 @@
 //! The loop as a whole, on a paused clock.
 
-mod bed;
+pub(crate) mod bed;
 mod commits;
 mod life;
 mod link;

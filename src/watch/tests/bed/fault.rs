@@ -14,7 +14,7 @@ use crate::upstream::{
 
 /// A call as the service saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::watch::tests) enum Request {
+pub(crate) enum Request {
     Me,
     Agents,
     Entries(PageRequest),
@@ -26,7 +26,7 @@ pub(in crate::watch::tests) enum Request {
 }
 
 impl Request {
-    pub(in crate::watch::tests) fn agent(&self) -> Option<&str> {
+    pub(crate) fn agent(&self) -> Option<&str> {
         match self {
             Self::Entries(page) => Some(page.agent_id.as_str()),
             Self::Send(send) => Some(send.agent_id.as_str()),
@@ -36,30 +36,30 @@ impl Request {
         }
     }
 
-    pub(in crate::watch::tests) fn is_list(&self) -> bool {
+    pub(crate) fn is_list(&self) -> bool {
         matches!(self, Self::Entries(_))
     }
 
-    pub(in crate::watch::tests) fn is_send(&self) -> bool {
+    pub(crate) fn is_send(&self) -> bool {
         matches!(self, Self::Send(_))
     }
 
-    pub(in crate::watch::tests) fn is_watch(&self) -> bool {
+    pub(crate) fn is_watch(&self) -> bool {
         matches!(self, Self::Watch(_))
     }
 
-    pub(in crate::watch::tests) fn is_status(&self) -> bool {
+    pub(crate) fn is_status(&self) -> bool {
         matches!(self, Self::Status(..))
     }
 
-    pub(in crate::watch::tests) fn is_widget(&self) -> bool {
+    pub(crate) fn is_widget(&self) -> bool {
         matches!(self, Self::Widget(_))
     }
 }
 
 /// How long something waits.
 #[derive(Clone, Debug)]
-pub(in crate::watch::tests) enum Wait {
+pub(crate) enum Wait {
     For(Duration),
     /// Until the test lets one through.
     Gate(Gate),
@@ -78,22 +78,22 @@ impl Wait {
 
 /// Holds calls until [`Gate::open`].
 #[derive(Clone, Debug)]
-pub(in crate::watch::tests) struct Gate(Arc<Semaphore>);
+pub(crate) struct Gate(Arc<Semaphore>);
 
 impl Gate {
-    pub(in crate::watch::tests) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Arc::new(Semaphore::new(0)))
     }
 
     /// Lets every call through that waits or will come.
-    pub(in crate::watch::tests) fn open(&self) {
+    pub(crate) fn open(&self) {
         self.0.add_permits(10_000);
     }
 }
 
 /// Another answer than the service's own.
 #[derive(Clone)]
-pub(in crate::watch::tests) enum Answer {
+pub(crate) enum Answer {
     Error(Error),
     Roster(Roster),
     Page(Arc<dyn Fn(Page) -> Page + Send + Sync>),
@@ -110,7 +110,7 @@ impl fmt::Debug for Answer {
 
 /// What goes wrong with calls that match, `times` times.
 #[derive(Clone, Debug, Default)]
-pub(in crate::watch::tests) struct Fault {
+pub(crate) struct Fault {
     /// Before the service does anything.
     pub(super) before: Option<Wait>,
     /// After it did, before the answer.
@@ -123,73 +123,73 @@ pub(in crate::watch::tests) struct Fault {
 
 impl Fault {
     /// Answered with an error; nothing is done.
-    pub(in crate::watch::tests) fn error(kind: ErrorKind) -> Self {
+    pub(crate) fn error(kind: ErrorKind) -> Self {
         Self { not_done: true, answer: Some(Answer::Error(error(kind))), ..Self::default() }
     }
 
     /// Carried out, but the caller gets an error.
-    pub(in crate::watch::tests) fn done_but(kind: ErrorKind) -> Self {
+    pub(crate) fn done_but(kind: ErrorKind) -> Self {
         Self { answer: Some(Answer::Error(error(kind))), ..Self::default() }
     }
 
     /// Answered otherwise; nothing is done.
-    pub(in crate::watch::tests) fn answer(answer: Answer) -> Self {
+    pub(crate) fn answer(answer: Answer) -> Self {
         Self { not_done: true, answer: Some(answer), ..Self::default() }
     }
 
     /// Carried out, but answered otherwise.
-    pub(in crate::watch::tests) fn done_answering(answer: Answer) -> Self {
+    pub(crate) fn done_answering(answer: Answer) -> Self {
         Self { answer: Some(answer), ..Self::default() }
     }
 
     /// The page is changed on its way.
-    pub(in crate::watch::tests) fn page(change: impl Fn(Page) -> Page + Send + Sync + 'static) -> Self {
+    pub(crate) fn page(change: impl Fn(Page) -> Page + Send + Sync + 'static) -> Self {
         Self { answer: Some(Answer::Page(Arc::new(change))), ..Self::default() }
     }
 
     /// The service takes its time before it looks.
-    pub(in crate::watch::tests) fn slow(time: Duration) -> Self {
+    pub(crate) fn slow(time: Duration) -> Self {
         Self { before: Some(Wait::For(time)), ..Self::default() }
     }
 
     /// The answer is made at once and comes late.
-    pub(in crate::watch::tests) fn late(time: Duration) -> Self {
+    pub(crate) fn late(time: Duration) -> Self {
         Self { after: Some(Wait::For(time)), ..Self::default() }
     }
 
     /// Nothing happens before the gate opens.
-    pub(in crate::watch::tests) fn held(gate: &Gate) -> Self {
+    pub(crate) fn held(gate: &Gate) -> Self {
         Self { before: Some(Wait::Gate(gate.clone())), ..Self::default() }
     }
 
     /// The answer waits for the gate.
-    pub(in crate::watch::tests) fn answer_held(gate: &Gate) -> Self {
+    pub(crate) fn answer_held(gate: &Gate) -> Self {
         Self { after: Some(Wait::Gate(gate.clone())), ..Self::default() }
     }
 
     /// Never answered.
-    pub(in crate::watch::tests) fn hangs() -> Self {
+    pub(crate) fn hangs() -> Self {
         Self { before: Some(Wait::Ever), ..Self::default() }
     }
 
-    pub(in crate::watch::tests) fn times(self, times: u32) -> Self {
+    pub(crate) fn times(self, times: u32) -> Self {
         Self { times: Some(times), ..self }
     }
 
-    pub(in crate::watch::tests) fn once(self) -> Self {
+    pub(crate) fn once(self) -> Self {
         self.times(1)
     }
 
     /// Besides: the answer comes late.
-    pub(in crate::watch::tests) fn and_late(self, time: Duration) -> Self {
+    pub(crate) fn and_late(self, time: Duration) -> Self {
         Self { after: Some(Wait::For(time)), ..self }
     }
 }
 
-pub(in crate::watch::tests) fn error(kind: ErrorKind) -> Error {
+pub(crate) fn error(kind: ErrorKind) -> Error {
     Error { kind, detail: "scripted".to_owned() }
 }
 
-pub(in crate::watch::tests) fn transient(retry_after: Option<u64>) -> ErrorKind {
+pub(crate) fn transient(retry_after: Option<u64>) -> ErrorKind {
     ErrorKind::Transient { retry_after: retry_after.map(Duration::from_secs) }
 }

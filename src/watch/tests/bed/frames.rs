@@ -13,7 +13,7 @@ pub(super) type Item = Result<Option<Frame>, Error>;
 
 /// How the next streams behave.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::watch::tests) enum Manner {
+pub(crate) enum Manner {
     /// Connected, the replay, a snapshot, then what happens.
     Normal,
     /// Connected, then a clean end.

@@ -11,8 +11,8 @@ use crate::records::{
 };
 
 #[derive(Debug)]
-pub(in crate::watch::tests) struct Host {
-    pub(in crate::watch::tests) handle: Handle,
+pub(crate) struct Host {
+    pub(crate) handle: Handle,
     told: Arc<Mutex<Vec<Notice>>>,
     /// Follows the feed as long as the host is there.
     _follower: JoinSet<()>,
@@ -33,35 +33,35 @@ impl Host {
     }
 
     /// Everything told so far, in order.
-    pub(in crate::watch::tests) fn told(&self) -> Vec<Notice> {
+    pub(crate) fn told(&self) -> Vec<Notice> {
         self.told.lock().unwrap().clone()
     }
 
     /// Takes what was told since the last call.
-    pub(in crate::watch::tests) fn take(&self) -> Vec<Notice> {
+    pub(crate) fn take(&self) -> Vec<Notice> {
         let told = self.told();
         self.told.lock().unwrap().clear();
         told
     }
 
-    pub(in crate::watch::tests) fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> Status {
         self.handle.status()
     }
 
-    pub(in crate::watch::tests) fn state(&self) -> SignInState {
+    pub(crate) fn state(&self) -> SignInState {
         self.status().state
     }
 
-    pub(in crate::watch::tests) fn message(&self) -> Option<String> {
+    pub(crate) fn message(&self) -> Option<String> {
         self.status().message
     }
 
     /// The Bots that have a record now.
-    pub(in crate::watch::tests) fn bots(&self) -> Vec<String> {
+    pub(crate) fn bots(&self) -> Vec<String> {
         self.handle.records().iter().map(|view| view.info.bot.agent_id.to_string()).collect()
     }
 
-    pub(in crate::watch::tests) fn record(&self, bot: &str) -> RecordId {
+    pub(crate) fn record(&self, bot: &str) -> RecordId {
         self.find(bot).unwrap_or_else(|| panic!("no record of {bot}"))
     }
 
@@ -70,21 +70,21 @@ impl Host {
         records.iter().find(|view| view.info.bot.agent_id.as_str() == bot).map(|view| view.info.id.clone())
     }
 
-    pub(in crate::watch::tests) fn readable(&self, bot: &str) -> bool {
+    pub(crate) fn readable(&self, bot: &str) -> bool {
         self.find(bot).is_some_and(|record| self.handle.read(&record, Bound::Newest, 1).is_ok())
     }
 
-    pub(in crate::watch::tests) fn head(&self, bot: &str) -> Option<Cursor> {
+    pub(crate) fn head(&self, bot: &str) -> Option<Cursor> {
         self.handle.record(&self.record(bot)).and_then(|view| view.head)
     }
 
     /// The generation of a record that can be read.
-    pub(in crate::watch::tests) fn generation(&self, bot: &str) -> u64 {
+    pub(crate) fn generation(&self, bot: &str) -> u64 {
         self.handle.read(&self.record(bot), Bound::Newest, 1).unwrap().generation
     }
 
     /// All messages, oldest first, page by page as a host goes back.
-    pub(in crate::watch::tests) fn messages(&self, bot: &str) -> Vec<Message> {
+    pub(crate) fn messages(&self, bot: &str) -> Vec<Message> {
         let record = self.record(bot);
         let mut messages = Vec::new();
         let mut bound = Bound::Newest;
@@ -106,7 +106,7 @@ impl Host {
     }
 
     /// Texts, with a mark where it is an edit (`~`) or a delete (`x`).
-    pub(in crate::watch::tests) fn texts(&self, bot: &str) -> Vec<String> {
+    pub(crate) fn texts(&self, bot: &str) -> Vec<String> {
         let text = |message: &Message| match message.version {
             Version::Base => message.text.to_string(),
             Version::Edit => format!("~{}", message.text),
@@ -115,13 +115,13 @@ impl Host {
         self.messages(bot).iter().map(text).collect()
     }
 
-    pub(in crate::watch::tests) fn activity(&self, bot: &str) -> Option<String> {
+    pub(crate) fn activity(&self, bot: &str) -> Option<String> {
         let view = self.handle.record(&self.record(bot));
         view.and_then(|view| view.activity).map(|activity| activity.status.to_string())
     }
 
     /// Withdrawals told, by Bot record.
-    pub(in crate::watch::tests) fn withdrawn(&self) -> Vec<Withdrawal> {
+    pub(crate) fn withdrawn(&self) -> Vec<Withdrawal> {
         let told = self.told();
         let reasons = told.iter().filter_map(|notice| match notice {
             Notice::Withdrawn { reason, .. } => Some(*reason),
@@ -131,7 +131,7 @@ impl Host {
     }
 
     /// Heads told of a Bot since its record is there.
-    pub(in crate::watch::tests) fn heads(&self, bot: &str) -> Vec<Option<Cursor>> {
+    pub(crate) fn heads(&self, bot: &str) -> Vec<Option<Cursor>> {
         let wanted = self.record(bot);
         let mut heads = Vec::new();
         for notice in self.told() {
@@ -144,15 +144,15 @@ impl Host {
         heads
     }
 
-    pub(in crate::watch::tests) fn post(&self, bot: &str, text: &str) -> Run {
+    pub(crate) fn post(&self, bot: &str, text: &str) -> Run {
         self.post_as(bot, uuid::Uuid::new_v4(), text, None).unwrap()
     }
 
-    pub(in crate::watch::tests) fn reply(&self, bot: &str, text: &str, to: &str) -> Run {
+    pub(crate) fn reply(&self, bot: &str, text: &str, to: &str) -> Run {
         self.post_as(bot, uuid::Uuid::new_v4(), text, Some(to)).unwrap()
     }
 
-    pub(in crate::watch::tests) fn post_as(
+    pub(crate) fn post_as(
         &self,
         bot: &str,
         message_id: uuid::Uuid,
@@ -171,15 +171,15 @@ impl Host {
 
 /// A post under way.
 #[derive(Debug)]
-pub(in crate::watch::tests) struct Run {
-    pub(in crate::watch::tests) message_id: uuid::Uuid,
+pub(crate) struct Run {
+    pub(crate) message_id: uuid::Uuid,
     receiver: oneshot::Receiver<Outcome>,
     outcome: Option<Outcome>,
 }
 
 impl Run {
     /// The outcome, if there is one by now. A sender that was dropped fails the test: every run is settled.
-    pub(in crate::watch::tests) fn outcome(&mut self) -> Option<Outcome> {
+    pub(crate) fn outcome(&mut self) -> Option<Outcome> {
         if self.outcome.is_none() {
             self.outcome = match self.receiver.try_recv() {
                 Ok(outcome) => Some(outcome),
@@ -191,7 +191,7 @@ impl Run {
     }
 
     /// Waits for the outcome.
-    pub(in crate::watch::tests) async fn settled(&mut self) -> Outcome {
+    pub(crate) async fn settled(&mut self) -> Outcome {
         if self.outcome.is_none() {
             self.outcome = Some((&mut self.receiver).await.unwrap());
         }

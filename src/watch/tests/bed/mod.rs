@@ -3,15 +3,15 @@
 //! Nothing here sleeps to be safe: the clock moves only where a test says so, and whatever is due on the way happens in order.
 
 mod calls;
-pub(super) mod clock;
-pub(super) mod fault;
-pub(super) mod frames;
-pub(super) mod host;
-pub(super) mod rows;
-pub(super) mod service;
-pub(super) mod sign_in;
-pub(super) mod store;
-pub(super) mod transcript;
+pub(crate) mod clock;
+pub(crate) mod fault;
+pub(crate) mod frames;
+pub(crate) mod host;
+pub(crate) mod rows;
+pub(crate) mod service;
+pub(crate) mod sign_in;
+pub(crate) mod store;
+pub(crate) mod transcript;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,8 +27,8 @@ use service::Service;
 use sign_in::Desk;
 use store::Shelf;
 
-pub(super) const ANN: &str = "sub-ann";
-pub(super) const BEN: &str = "sub-ben";
+pub(crate) const ANN: &str = "sub-ann";
+pub(crate) const BEN: &str = "sub-ben";
 
 /// The provider and everything around it.
 #[derive(Debug)]

@@ -26,22 +26,22 @@ fn body(entry: Entry) -> RowBody {
 }
 
 /// The Bot says something.
-pub(in crate::watch::tests) fn said(text: &str) -> RowBody {
+pub(crate) fn said(text: &str) -> RowBody {
     body(entry(Role::Other, Content::Sent(Card::Text { content: Arc::from(text), images: vec![] })))
 }
 
 /// The person says something, elsewhere.
-pub(in crate::watch::tests) fn asked(text: &str) -> RowBody {
+pub(crate) fn asked(text: &str) -> RowBody {
     body(entry(Role::User, Content::Message(Arc::from(text))))
 }
 
 /// An assistant row: on the box the Bot talks to itself.
-pub(in crate::watch::tests) fn murmured(text: &str) -> RowBody {
+pub(crate) fn murmured(text: &str) -> RowBody {
     body(entry(Role::Assistant, Content::Message(Arc::from(text))))
 }
 
 /// The echo of a send.
-pub(in crate::watch::tests) fn echo(text: &str, message_id: &str, reply_to: Option<&EntryId>) -> RowBody {
+pub(crate) fn echo(text: &str, message_id: &str, reply_to: Option<&EntryId>) -> RowBody {
     body(Entry {
         nonce: Some(Arc::from(message_id)),
         reply_to: reply_to.cloned(),
@@ -50,21 +50,16 @@ pub(in crate::watch::tests) fn echo(text: &str, message_id: &str, reply_to: Opti
 }
 
 /// What a routine is told: no message.
-pub(in crate::watch::tests) fn routine(text: &str) -> RowBody {
+pub(crate) fn routine(text: &str) -> RowBody {
     body(Entry { automation: true, ..entry(Role::User, Content::Message(Arc::from(text))) })
 }
 
 /// A question with options, `label` and `value`.
-pub(in crate::watch::tests) fn question(prompt: &str, options: &[(&str, &str)]) -> RowBody {
+pub(crate) fn question(prompt: &str, options: &[(&str, &str)]) -> RowBody {
     widget(prompt, options, None, false)
 }
 
-pub(in crate::watch::tests) fn widget(
-    prompt: &str,
-    options: &[(&str, &str)],
-    responded: Option<&str>,
-    closed: bool,
-) -> RowBody {
+pub(crate) fn widget(prompt: &str, options: &[(&str, &str)], responded: Option<&str>, closed: bool) -> RowBody {
     let options =
         options.iter().map(|(label, value)| WidgetOption { label: Arc::from(*label), value: Arc::from(*value) });
     let widget = Widget {
@@ -78,22 +73,22 @@ pub(in crate::watch::tests) fn widget(
 }
 
 /// A body that lies elsewhere.
-pub(in crate::watch::tests) fn blob(hash: &str) -> RowBody {
+pub(crate) fn blob(hash: &str) -> RowBody {
     RowBody::Unfetched { at: BodyRef::Blob(Arc::from(hash)), kind: Arc::from("send-message") }
 }
 
 /// A body cut by the inline limit.
-pub(in crate::watch::tests) fn omitted() -> RowBody {
+pub(crate) fn omitted() -> RowBody {
     RowBody::Unfetched { at: BodyRef::Omitted, kind: Arc::from("send-message") }
 }
 
 /// A live state with a tool.
-pub(in crate::watch::tests) fn tool(detail: &str) -> LiveState {
+pub(crate) fn tool(detail: &str) -> LiveState {
     let activity = LiveActivity { kind: Arc::from("tool"), tool: Arc::from(""), detail: Arc::from(detail) };
     LiveState { running: true, activity: Some(activity), ..LiveState::default() }
 }
 
 /// A live state that is over.
-pub(in crate::watch::tests) fn idle() -> LiveState {
+pub(crate) fn idle() -> LiveState {
     LiveState::default()
 }

@@ -1,7 +1,7 @@
 //! The service in memory: accounts, Bots with transcripts, lists, one stream and more, sends with their echoes, widgets. Every call is logged with
 //! its time, and may meet a [`Fault`].
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
@@ -18,7 +18,7 @@ use crate::upstream::{Call, Error, ErrorKind, Frame, Me, Skipped};
 
 type Matches = Box<dyn Fn(&Request) -> bool + Send>;
 
-pub(in crate::watch::tests) struct Service {
+pub(crate) struct Service {
     me: Weak<Self>,
     state: Mutex<State>,
 }
@@ -71,7 +71,7 @@ impl Drop for Under {
 }
 
 impl Service {
-    pub(in crate::watch::tests) fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::new_cyclic(|me| Self { me: Weak::clone(me), state: Mutex::default() })
     }
 
@@ -81,16 +81,16 @@ impl Service {
 
     // What tests arrange.
 
-    pub(in crate::watch::tests) fn account(&self, subject: &str, user_id: &str) {
+    pub(crate) fn account(&self, subject: &str, user_id: &str) {
         let me = Me { user_id: Some(user_id.to_owned()), auth_id: None, name: Some(format!("Name of {subject}")) };
         self.me_is(subject, me);
     }
 
-    pub(in crate::watch::tests) fn me_is(&self, subject: &str, me: Me) {
+    pub(crate) fn me_is(&self, subject: &str, me: Me) {
         self.lock().accounts.entry(subject.to_owned()).or_default().me = Some(me);
     }
 
-    pub(in crate::watch::tests) fn add_bot(&self, subject: &str, bot: &str) {
+    pub(crate) fn add_bot(&self, subject: &str, bot: &str) {
         let mut state = self.lock();
         let account = state.accounts.get_mut(subject).unwrap();
         let agent_id = AgentId::from(bot);
@@ -99,20 +99,20 @@ impl Service {
     }
 
     /// Lists a Bot (again), if it isn't; its transcript is as it was.
-    pub(in crate::watch::tests) fn list_bot(&self, subject: &str, bot: &str) {
+    pub(crate) fn list_bot(&self, subject: &str, bot: &str) {
         let listed = |account: &Account| account.bots.iter().any(|listed| listed.agent_id.as_str() == bot);
         if !self.lock().accounts.get(subject).is_some_and(listed) {
             self.add_bot(subject, bot);
         }
     }
 
-    pub(in crate::watch::tests) fn remove_bot(&self, bot: &str) {
+    pub(crate) fn remove_bot(&self, bot: &str) {
         for account in self.lock().accounts.values_mut() {
             account.bots.retain(|listed| listed.agent_id.as_str() != bot);
         }
     }
 
-    pub(in crate::watch::tests) fn rename_bot(&self, bot: &str, name: &str) {
+    pub(crate) fn rename_bot(&self, bot: &str, name: &str) {
         for account in self.lock().accounts.values_mut() {
             account.bots.iter_mut().filter(|listed| listed.agent_id.as_str() == bot).for_each(|listed| {
                 name.clone_into(&mut listed.name);
@@ -120,7 +120,7 @@ impl Service {
         }
     }
 
-    pub(in crate::watch::tests) fn moves_to(&self, bot: &str, harness: Harness) {
+    pub(crate) fn moves_to(&self, bot: &str, harness: Harness) {
         for account in self.lock().accounts.values_mut() {
             for listed in account.bots.iter_mut().filter(|listed| listed.agent_id.as_str() == bot) {
                 listed.harness = harness;
@@ -128,45 +128,45 @@ impl Service {
         }
     }
 
-    pub(in crate::watch::tests) fn roster_changed(&self) {
+    pub(crate) fn roster_changed(&self) {
         self.push(Frame::RosterChanged);
     }
 
     /// The next calls that match meet this fault; faults are tried in the order in which they were given.
-    pub(in crate::watch::tests) fn fault(&self, matches: impl Fn(&Request) -> bool + Send + 'static, fault: Fault) {
+    pub(crate) fn fault(&self, matches: impl Fn(&Request) -> bool + Send + 'static, fault: Fault) {
         self.lock().faults.push((Box::new(matches), fault));
     }
 
-    pub(in crate::watch::tests) fn mend(&self) {
+    pub(crate) fn mend(&self) {
         self.lock().faults.clear();
     }
 
     /// How the next streams behave, one each; those after them are normal.
-    pub(in crate::watch::tests) fn next_streams(&self, manners: impl IntoIterator<Item = Manner>) {
+    pub(crate) fn next_streams(&self, manners: impl IntoIterator<Item = Manner>) {
         self.lock().manners.extend(manners);
     }
 
     /// This token, and no other, is answered 401 from now on.
-    pub(in crate::watch::tests) fn reject(&self, token: &str) {
+    pub(crate) fn reject(&self, token: &str) {
         self.lock().rejected.insert(token.to_owned());
     }
 
     /// Sends get no row before [`Service::echo`].
-    pub(in crate::watch::tests) fn no_echo(&self, no_echo: bool) {
+    pub(crate) fn no_echo(&self, no_echo: bool) {
         self.lock().no_echo = no_echo;
     }
 
     /// Texts of sends are rewritten before they get their row.
-    pub(in crate::watch::tests) fn rewrite(&self, rewrite: fn(&str) -> String) {
+    pub(crate) fn rewrite(&self, rewrite: fn(&str) -> String) {
         self.lock().rewrite = Some(rewrite);
     }
 
     /// Pages are shorter than asked for.
-    pub(in crate::watch::tests) fn page_limit(&self, limit: u32) {
+    pub(crate) fn page_limit(&self, limit: u32) {
         self.lock().page_limit = Some(limit);
     }
 
-    pub(in crate::watch::tests) fn store_blob(&self, hash: &str, body: RowBody) {
+    pub(crate) fn store_blob(&self, hash: &str, body: RowBody) {
         self.lock().blobs.insert(Arc::from(hash), body);
     }
 
@@ -189,17 +189,17 @@ impl Service {
     }
 
     /// A new row; gives its `seq`.
-    pub(in crate::watch::tests) fn append(&self, bot: &str, body: RowBody) -> u64 {
+    pub(crate) fn append(&self, bot: &str, body: RowBody) -> u64 {
         self.row(bot, |transcript| transcript.append(body))
     }
 
     /// The Bot says something.
-    pub(in crate::watch::tests) fn says(&self, bot: &str, text: &str) -> u64 {
+    pub(crate) fn says(&self, bot: &str, text: &str) -> u64 {
         self.append(bot, rows::said(text))
     }
 
     /// A new row whose body pages and frames leave out.
-    pub(in crate::watch::tests) fn append_omitted(&self, bot: &str, body: RowBody) -> u64 {
+    pub(crate) fn append_omitted(&self, bot: &str, body: RowBody) -> u64 {
         self.row(bot, |transcript| {
             let row = transcript.append(rows::omitted());
             transcript.omit.insert(row.seq, body);
@@ -207,40 +207,40 @@ impl Service {
         })
     }
 
-    pub(in crate::watch::tests) fn overwrite(&self, bot: &str, seq: u64, body: RowBody) {
+    pub(crate) fn overwrite(&self, bot: &str, seq: u64, body: RowBody) {
         self.row(bot, |transcript| transcript.overwrite(seq, body));
     }
 
-    pub(in crate::watch::tests) fn delete(&self, bot: &str, seq: u64) {
+    pub(crate) fn delete(&self, bot: &str, seq: u64) {
         let (generation, delete) = self.with(bot, |transcript| (transcript.generation, transcript.delete(seq)));
         self.push(rows_frame(bot, generation, vec![], vec![delete]));
     }
 
-    pub(in crate::watch::tests) fn clear(&self, bot: &str, generation: u64) {
+    pub(crate) fn clear(&self, bot: &str, generation: u64) {
         self.with(bot, |transcript| transcript.clear(generation));
         self.push(Frame::Cleared { agent_id: AgentId::from(bot), generation: Some(generation) });
     }
 
     /// A new generation of which no frame tells.
-    pub(in crate::watch::tests) fn clear_silently(&self, bot: &str, generation: u64) {
+    pub(crate) fn clear_silently(&self, bot: &str, generation: u64) {
         self.with(bot, |transcript| transcript.clear(generation));
     }
 
     /// The service forgets changes up to now: older cursors are refused.
-    pub(in crate::watch::tests) fn forget_changes(&self, bot: &str) {
+    pub(crate) fn forget_changes(&self, bot: &str) {
         self.with(bot, |transcript| transcript.forgotten = transcript.counter);
     }
 
-    pub(in crate::watch::tests) fn number(&self, bot: &str) -> u64 {
+    pub(crate) fn number(&self, bot: &str) -> u64 {
         self.with(bot, |transcript| transcript.counter)
     }
 
     /// The echo of a send.
-    pub(in crate::watch::tests) fn echo(&self, bot: &str, message_id: uuid::Uuid, text: &str) -> u64 {
+    pub(crate) fn echo(&self, bot: &str, message_id: uuid::Uuid, text: &str) -> u64 {
         self.append(bot, rows::echo(text, &message_id.to_string(), None))
     }
 
-    pub(in crate::watch::tests) fn live(&self, bot: &str, state: LiveState) {
+    pub(crate) fn live(&self, bot: &str, state: LiveState) {
         let agent = AgentId::from(bot);
         for account in self.lock().accounts.values_mut() {
             if account.transcripts.contains_key(&agent) {
@@ -251,18 +251,18 @@ impl Service {
     }
 
     /// A frame on every open stream.
-    pub(in crate::watch::tests) fn push(&self, frame: Frame) {
+    pub(crate) fn push(&self, frame: Frame) {
         self.item(&Ok(Some(frame)));
     }
 
     /// Every open stream ends cleanly.
-    pub(in crate::watch::tests) fn end_streams(&self) {
+    pub(crate) fn end_streams(&self) {
         self.item(&Ok(None));
         self.lock().streams.clear();
     }
 
     /// Every open stream breaks.
-    pub(in crate::watch::tests) fn break_streams(&self, kind: ErrorKind) {
+    pub(crate) fn break_streams(&self, kind: ErrorKind) {
         self.item(&Err(error(kind)));
         self.lock().streams.clear();
     }
@@ -273,28 +273,28 @@ impl Service {
 
     // What tests look at.
 
-    pub(in crate::watch::tests) fn open_streams(&self) -> usize {
+    pub(crate) fn open_streams(&self) -> usize {
         let mut state = self.lock();
         state.streams.retain(|(_, stream)| !stream.is_closed());
         state.streams.len()
     }
 
     /// Requests that match, with the millisecond in which they came.
-    pub(in crate::watch::tests) fn log(&self, matches: impl Fn(&Request) -> bool) -> Vec<(i64, Request)> {
+    pub(crate) fn log(&self, matches: impl Fn(&Request) -> bool) -> Vec<(i64, Request)> {
         self.lock().log.iter().filter(|(_, request)| matches(request)).cloned().collect()
     }
 
-    pub(in crate::watch::tests) fn count(&self, matches: impl Fn(&Request) -> bool) -> usize {
+    pub(crate) fn count(&self, matches: impl Fn(&Request) -> bool) -> usize {
         self.log(matches).len()
     }
 
     /// Times at which streams were asked for.
-    pub(in crate::watch::tests) fn watches(&self) -> Vec<i64> {
+    pub(crate) fn watches(&self) -> Vec<i64> {
         self.log(Request::is_watch).into_iter().map(|(at, _)| at).collect()
     }
 
     /// The cursors of the latest stream request.
-    pub(in crate::watch::tests) fn cursors(&self) -> Vec<(String, u64, u64)> {
+    pub(crate) fn cursors(&self) -> Vec<(String, u64, u64)> {
         match self.log(Request::is_watch).pop() {
             Some((_, Request::Watch(request))) => plain(&request.cursors),
             _ => panic!("no stream was asked for"),
@@ -302,28 +302,51 @@ impl Service {
     }
 
     /// The most list calls that were under way at once.
-    pub(in crate::watch::tests) fn most_lists(&self) -> usize {
+    pub(crate) fn most_lists(&self) -> usize {
         self.lock().most_lists
     }
 
     /// Calls under way now.
-    pub(in crate::watch::tests) fn calls_now(&self) -> usize {
+    pub(crate) fn calls_now(&self) -> usize {
         self.lock().calls_now
     }
 
     /// What every row of a Bot that is a message says, wherever its body lies.
-    pub(in crate::watch::tests) fn texts(&self, bot: &str) -> HashMap<EntryId, String> {
+    pub(crate) fn texts(&self, bot: &str) -> HashMap<EntryId, String> {
         let blobs = self.lock().blobs.clone();
         self.with(bot, |transcript| transcript.texts(&blobs))
     }
 
+    /// What a person should read of a Bot, by message id of the base.
+    pub(crate) fn readable(&self, bot: &str) -> BTreeMap<String, String> {
+        let state = self.lock();
+        let agent = AgentId::from(bot);
+        let account = state.accounts.values().find(|account| account.transcripts.contains_key(&agent)).unwrap();
+        let listed = account.bots.iter().find(|listed| listed.agent_id == agent);
+        let harness = listed.map_or(Harness::Other, |listed| listed.harness);
+        account.transcripts[&agent].readable(&state.blobs, harness)
+    }
+
+    /// What a Bot is shown to do, where it does a tool's work.
+    pub(crate) fn activity(&self, bot: &str) -> Option<String> {
+        let state = self.lock();
+        let agent = AgentId::from(bot);
+        let live = state.accounts.values().find_map(|account| account.live.get(&agent));
+        live.and_then(|state| state.activity.as_ref()).map(|activity| activity.detail.to_string())
+    }
+
+    /// Streams are as they should be again.
+    pub(crate) fn normal_streams(&self) {
+        self.lock().manners.clear();
+    }
+
     /// Whether a send ever got its row.
-    pub(in crate::watch::tests) fn landed(&self, message_id: uuid::Uuid) -> bool {
+    pub(crate) fn landed(&self, message_id: uuid::Uuid) -> bool {
         self.lock().landed.contains(&message_id.to_string())
     }
 
     /// Rows of a Bot that came of sends.
-    pub(in crate::watch::tests) fn sends_in(&self, bot: &str) -> usize {
+    pub(crate) fn sends_in(&self, bot: &str) -> usize {
         self.with(bot, |transcript| transcript.sends())
     }
 
@@ -381,7 +404,7 @@ fn plain(cursors: &[(AgentId, Cursor)]) -> Vec<(String, u64, u64)> {
     plain
 }
 
-pub(in crate::watch::tests) fn rows_frame(bot: &str, generation: u64, rows: Vec<Row>, deletes: Vec<Delete>) -> Frame {
+pub(crate) fn rows_frame(bot: &str, generation: u64, rows: Vec<Row>, deletes: Vec<Delete>) -> Frame {
     Frame::Rows {
         agent_id: AgentId::from(bot),
         generation: Some(generation),
@@ -420,11 +443,11 @@ impl State {
 }
 
 /// The id of the message of a row, in generation 1.
-pub(in crate::watch::tests) fn message_of(seq: u64) -> String {
+pub(crate) fn message_of(seq: u64) -> String {
     format!("1:e{seq}")
 }
 
 /// The entry of a row.
-pub(in crate::watch::tests) fn entry_of(seq: u64) -> EntryId {
+pub(crate) fn entry_of(seq: u64) -> EntryId {
     EntryId::from(format!("e{seq}"))
 }

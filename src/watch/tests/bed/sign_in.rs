@@ -12,7 +12,7 @@ use crate::auth::{Attempt, AttemptSecret, SignIn, SignInError, Standing, Task, T
 use crate::model::Wall;
 
 #[derive(Debug)]
-pub(in crate::watch::tests) struct Desk(Arc<Mutex<State>>);
+pub(crate) struct Desk(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
@@ -56,7 +56,7 @@ impl Desk {
         }))))
     }
 
-    pub(in crate::watch::tests) fn signed_in(subject: &str) -> Arc<Self> {
+    pub(crate) fn signed_in(subject: &str) -> Arc<Self> {
         Self::with(signed_in(subject))
     }
 
@@ -65,56 +65,56 @@ impl Desk {
     }
 
     /// Another process writes the file.
-    pub(in crate::watch::tests) fn write(&self, standing: Standing) {
+    pub(crate) fn write(&self, standing: Standing) {
         self.lock().standing = standing;
     }
 
-    pub(in crate::watch::tests) fn sign_in_as(&self, subject: &str) {
+    pub(crate) fn sign_in_as(&self, subject: &str) {
         self.write(signed_in(subject));
     }
 
-    pub(in crate::watch::tests) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.write(Standing::SignedOut);
     }
 
     /// Renewal failed for good.
-    pub(in crate::watch::tests) fn end(&self, subject: &str) {
+    pub(crate) fn end(&self, subject: &str) {
         self.write(Standing::SignInAgain { cause: "scripted".to_owned(), subject: Some(subject.to_owned()) });
     }
 
     /// What a call for a token gives from now on, but for the error.
-    pub(in crate::watch::tests) fn no_token(&self, error: Option<TokenError>) {
+    pub(crate) fn no_token(&self, error: Option<TokenError>) {
         self.lock().token_error = error;
     }
 
-    pub(in crate::watch::tests) fn no_renewal(&self, error: Option<TokenError>) {
+    pub(crate) fn no_renewal(&self, error: Option<TokenError>) {
         self.lock().renew_error = error;
     }
 
     /// The token that is given out now.
-    pub(in crate::watch::tests) fn current(&self) -> Option<String> {
+    pub(crate) fn current(&self) -> Option<String> {
         self.lock().token().ok().map(|token| token.secret().clone())
     }
 
-    pub(in crate::watch::tests) fn renewals(&self) -> u64 {
+    pub(crate) fn renewals(&self) -> u64 {
         self.lock().renewals
     }
 
     /// How often the file was read.
-    pub(in crate::watch::tests) fn read(&self) -> u64 {
+    pub(crate) fn read(&self) -> u64 {
         self.lock().read
     }
 
-    pub(in crate::watch::tests) fn cancelled(&self) -> u64 {
+    pub(crate) fn cancelled(&self) -> u64 {
         *self.lock().cancelled.lock().unwrap()
     }
 
-    pub(in crate::watch::tests) fn sign_out_fails(&self) {
+    pub(crate) fn sign_out_fails(&self) {
         self.lock().sign_out_fails = true;
     }
 
     /// The person confirms (or the service says no).
-    pub(in crate::watch::tests) fn redeem_with(&self, result: Result<&str, SignInError>) {
+    pub(crate) fn redeem_with(&self, result: Result<&str, SignInError>) {
         let sender = self.lock().redeeming.take().unwrap();
         sender.send(result.map(str::to_owned)).unwrap();
     }

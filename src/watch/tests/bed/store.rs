@@ -8,7 +8,7 @@ use crate::mirror::Stored;
 use crate::model::AgentId;
 
 #[derive(Clone, Debug)]
-pub(in crate::watch::tests) struct Shelf(Arc<Inner>);
+pub(crate) struct Shelf(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -29,7 +29,7 @@ struct Disk {
 }
 
 impl Shelf {
-    pub(in crate::watch::tests) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let disk = Disk {
             index: Sqlite::in_memory(),
             full: false,
@@ -47,32 +47,32 @@ impl Shelf {
     }
 
     /// Commits fail from now on.
-    pub(in crate::watch::tests) fn full(&self, full: bool) {
+    pub(crate) fn full(&self, full: bool) {
         self.disk().full = full;
     }
 
     /// Loads fail from now on.
-    pub(in crate::watch::tests) fn unreadable(&self, unreadable: bool) {
+    pub(crate) fn unreadable(&self, unreadable: bool) {
         self.disk().unreadable = unreadable;
     }
 
     /// Commits hang from now on. Tokio's paused clock doesn't move by itself while one does.
-    pub(in crate::watch::tests) fn hang(&self, hung: bool) {
+    pub(crate) fn hang(&self, hung: bool) {
         self.disk().hung = hung;
         self.0.freed.notify_all();
     }
 
-    pub(in crate::watch::tests) fn set_aside(&self) {
+    pub(crate) fn set_aside(&self) {
         self.disk().set_aside.push(PathBuf::from("index.set-aside"));
     }
 
     /// Commits tried.
-    pub(in crate::watch::tests) fn tries(&self) -> u64 {
+    pub(crate) fn tries(&self) -> u64 {
         self.disk().tries
     }
 
     /// What was written, in order.
-    pub(in crate::watch::tests) fn written(&self) -> Vec<(AgentId, u64)> {
+    pub(crate) fn written(&self) -> Vec<(AgentId, u64)> {
         self.disk().written.clone()
     }
 }

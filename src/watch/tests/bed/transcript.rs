@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::rows;
 use crate::mirror::render;
-use crate::model::{BodyRef, Delete, EntryId, Harness, Row, RowBody};
+use crate::model::{BodyRef, Delete, EntryId, Harness, Part, Row, RowBody, base_id};
 use crate::upstream::{Page, PageRequest, Skipped};
 
 #[derive(Debug, Default)]
-pub(in crate::watch::tests) struct Transcript {
+pub(crate) struct Transcript {
     pub(super) generation: u64,
     /// The highest number given.
     pub(super) counter: u64,
@@ -109,15 +109,30 @@ impl Transcript {
         self.rows.values().filter(sent).count()
     }
 
+    /// What a person should read, by message id of the base: of each row that is a message its text, and the answer to its question.
+    pub(super) fn readable(&self, blobs: &HashMap<Arc<str>, RowBody>, harness: Harness) -> BTreeMap<String, String> {
+        let mut readable = BTreeMap::new();
+        for row in self.rows.values() {
+            let RowBody::Entry(entry) = self.body(row, blobs) else { continue };
+            let rendered = render(entry, harness);
+            let id = |part| base_id(self.generation, &row.id(), part);
+            readable.extend(rendered.main.map(|text| (id(Part::Entry), text.text.to_string())));
+            readable.extend(rendered.answer.map(|text| (id(Part::Answer), text.to_string())));
+        }
+        readable
+    }
+
+    fn body<'a>(&'a self, row: &'a Row, blobs: &'a HashMap<Arc<str>, RowBody>) -> &'a RowBody {
+        match self.omit.get(&row.seq).unwrap_or(&row.body) {
+            RowBody::Unfetched { at: BodyRef::Blob(hash), .. } => blobs.get(hash).unwrap_or(&RowBody::Nothing),
+            body => body,
+        }
+    }
+
     /// What every row that is a message says, wherever its body lies.
     pub(super) fn texts(&self, blobs: &HashMap<Arc<str>, RowBody>) -> HashMap<EntryId, String> {
         let text = |row: &Row| {
-            let body = self.omit.get(&row.seq).unwrap_or(&row.body);
-            let body = match body {
-                RowBody::Unfetched { at: BodyRef::Blob(hash), .. } => blobs.get(hash)?,
-                body => body,
-            };
-            let RowBody::Entry(entry) = body else { return None };
+            let RowBody::Entry(entry) = self.body(row, blobs) else { return None };
             render(entry, Harness::Other).main.map(|text| (row.id().into_owned(), text.text.to_string()))
         };
         self.rows.values().filter_map(text).collect()
