@@ -222,6 +222,8 @@ impl Session {
             Some(done) = self.tasks.join_next_with_id() => Event::Done(done),
             Some(ask) = sources.asked.recv() => Event::Ask(ask),
             permit = self.outbox.outgoing.clone().reserve_owned(), if writing => Event::Room(permit.ok()),
+            // Nobody may write for a long while: a host that has stopped reading for good is found out all the same.
+            () = self.outbox.outgoing.closed(), if self.leaving.is_none() => Event::Room(None),
             () = stirred(feed), if telling && !writing => Event::Stirred,
             message = sources.incoming.recv(), if listening => Event::Incoming(message),
         }
