@@ -9,9 +9,9 @@ mod doctor;
 #[cfg(feature = "preview")]
 mod preview;
 mod serve;
+mod sign_in;
 #[cfg(feature = "preview")]
 mod simulate;
-mod sign_in;
 mod terminal;
 
 use std::path::PathBuf;

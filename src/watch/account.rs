@@ -270,9 +270,10 @@ impl Watch {
     /// Tells hosts where the sign-in stands, when that changed.
     pub(super) fn publish_status(&mut self) {
         let (state, message) = self.current_state();
-        let told = self.status.as_ref().is_some_and(|told| {
-            (&told.state, &told.message, &told.account) == (&state, &message, &self.account)
-        });
+        let told = self
+            .status
+            .as_ref()
+            .is_some_and(|told| (&told.state, &told.message, &told.account) == (&state, &message, &self.account));
         if !told {
             let status = Status { state, account: self.account.clone(), message };
             self.status = Some(status.clone());

@@ -119,9 +119,10 @@ impl Watch {
             bot.posts.look(mirror, now.mono);
         }
         // Posts wait for the mirror before they wait for anything else.
-        let mirror = bot.mirror.as_ref().and_then(|mirror| {
-            [mirror.deadline(), bot.posts.deadline(now.mono)].into_iter().flatten().min()
-        });
+        let mirror = bot
+            .mirror
+            .as_ref()
+            .and_then(|mirror| [mirror.deadline(), bot.posts.deadline(now.mono)].into_iter().flatten().min());
         let deadline = mirror.into_iter().chain(bot.load_at).min();
         if bot.timer != deadline {
             if let Some(old) = bot.timer.take() {
