@@ -19,9 +19,6 @@ mod net;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc;
-use std::thread;
-use std::time::Duration;
 
 use fastrand::Rng;
 
@@ -36,8 +33,6 @@ const SEEDS: u64 = 2_000;
 const HANDS: u64 = 8;
 /// Failures after which a hand gives up.
 const ENOUGH: usize = 10;
-/// A run takes a small part of a second; this one never ends.
-const HANGS: Duration = Duration::from_secs(60);
 
 /// How bad the network of this run is.
 fn weather(rng: &mut Rng) -> Weather {
@@ -68,11 +63,13 @@ async fn history_of(world: &mut World) {
         world.happen(&mix).await;
         let wait = [0, 0, 1, 120, 400, 1_100, 2_500, 9_000][world.rng.usize(..8)];
         world.pass(wait).await;
+        world.goes_on();
         if world.history.is_wrong() {
             return;
         }
     }
     world.calm().await;
+    world.goes_on();
     if world.history.is_wrong() {
         return;
     }
@@ -90,22 +87,6 @@ async fn history_of(world: &mut World) {
     }
 }
 
-/// Ends the process where a run never comes to its end: on a paused clock a loop without a pause is for ever.
-struct Watchdog(Option<mpsc::Sender<()>>);
-
-impl Watchdog {
-    fn of(seed: u64, history: History) -> Self {
-        let (sender, ended) = mpsc::channel();
-        thread::spawn(move || {
-            if ended.recv_timeout(HANGS) == Err(mpsc::RecvTimeoutError::Timeout) {
-                println!("{}\nseed {seed} hangs: {}", history.lines().join("\n"), replay(seed));
-                std::process::abort();
-            }
-        });
-        Self(Some(sender))
-    }
-}
-
 fn replay(seed: u64) -> String {
     format!("SEED={seed} cargo nextest run --lib a_seed_replays --no-capture")
 }
@@ -113,7 +94,6 @@ fn replay(seed: u64) -> String {
 /// One run on a runtime of its own: its history, and what was wrong.
 fn weather_of(seed: u64) -> (Vec<String>, Vec<String>) {
     let history = History::default();
-    let watchdog = Watchdog::of(seed, history.clone());
     let disk = Disk::new(history.clone());
     let (idle, busy) = (disk.clone(), disk.clone());
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -126,7 +106,6 @@ fn weather_of(seed: u64) -> (Vec<String>, Vec<String>) {
         .unwrap();
     let panicked = catch_unwind(AssertUnwindSafe(|| runtime.block_on(run(seed, disk, history.clone())))).is_err();
     drop(runtime);
-    drop(watchdog.0);
     let mut wrong = history.wrongs();
     if panicked {
         wrong.push("a panic; see above".to_owned());

@@ -1,5 +1,6 @@
 //! The whole provider and everything around it: the real loop, records, index and sessions between a service in memory and hosts that speak JSON.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use super::host::Host;
 use super::model::Ledger;
 use super::net::{Net, Weather};
 use crate::host::{Config, End, Role, pair};
+use crate::model::Wall;
 use crate::records::{self, Handle};
 use crate::service::COMMANDS;
 use crate::watch::tests::bed::service::Service;
@@ -30,6 +32,23 @@ pub(super) const HIS: &str = "x";
 
 /// How long a stop may take.
 const STOP: u64 = 2_000;
+
+/// Turns of the loop within one millisecond after which it is taken to turn for ever: on a paused clock nothing else would ever happen.
+const SPINS: u32 = 20_000;
+
+thread_local! {
+    static TURNS: Cell<(i64, u32)> = const { Cell::new((0, 0)) };
+}
+
+/// The wall clock as the loop reads it, once a turn.
+fn wall() -> Wall {
+    let wall = clock::wall();
+    let (at, turns) = TURNS.get();
+    let turns = if at == wall.0 { turns + 1 } else { 0 };
+    TURNS.set((wall.0, turns));
+    assert!(turns < SPINS, "the loop turns without a pause");
+    wall
+}
 
 /// One run's world.
 pub(super) struct World {
@@ -130,7 +149,7 @@ impl World {
             store: Box::new(self.disk.clone()),
             publisher,
             commands,
-            wall: clock::wall,
+            wall,
         });
         let mut running = JoinSet::new();
         running.spawn(watch.run(stop.clone()));
@@ -164,6 +183,12 @@ impl World {
         provider.sessions.spawn(crate::host::run(transport, Config { role, ready, stop }));
         state.with(|state| state.connect(provider_is_new));
         self.lives.spawn(state.clone().live(far));
+    }
+
+    /// Nobody told the loop to end, so it hasn't, not even by a panic.
+    pub(super) fn goes_on(&mut self) {
+        let ended = self.provider.as_mut().and_then(|provider| provider.watch.try_join_next());
+        self.history.hold(ended.is_none(), || format!("the loop ended by itself: {ended:?}"));
     }
 
     /// Lets time pass. While a write is stuck tokio's clock is moved by hand, because it doesn't move by itself.
@@ -228,7 +253,8 @@ impl World {
     /// Waits for the loop, then for the sessions of a process that ends.
     async fn stopped(&mut self, provider: &mut Provider) {
         for _ in 0..=STOP / 25 {
-            if provider.watch.try_join_next().is_some() {
+            if let Some(ended) = provider.watch.try_join_next() {
+                self.history.hold(ended.is_ok(), || format!("the loop ended by {ended:?}"));
                 break;
             }
             if !self.hosts[0].lock().connected {
