@@ -447,9 +447,9 @@ impl World {
         let nothing = Value::Null;
         match kind {
             "post again" => {
-                // The newest request of this host to the record once more, as after a restart of the host.
-                let request = format!("r{}", self.requests - 1);
-                host.post(record, &format!("posted {}", self.requests - 1), &request, None, &[], &nothing);
+                // The newest request of this host to the record once more, as after a restart of the host. (That of another host is another one.)
+                let Some(number) = host.newest.get(record).copied() else { return };
+                host.post(record, &format!("posted {number}"), &format!("r{number}"), None, &[], &nothing);
             }
             "reply" => {
                 let to = self.rng.choice(&known).map_or_else(|| "0:none".to_owned(), |(id, _)| id.clone());
@@ -473,7 +473,10 @@ impl World {
                 self.history.note(format_args!("* answers {to} of {}", bot_of(record)));
                 host.post(record, text, &request, Some(to), &["Yes", "No"], &nothing);
             }
-            _ => host.post(record, &text, &request, None, &[], &nothing),
+            _ => {
+                host.newest.insert(record.to_owned(), self.requests);
+                host.post(record, &text, &request, None, &[], &nothing);
+            }
         }
     }
 }

@@ -85,6 +85,8 @@ pub(super) struct State {
     pub(super) runs: BTreeMap<String, Run>,
     /// Openings of the bind view that were answered `sent`, and all codes given.
     pub(super) binds: BTreeMap<String, bool>,
+    /// The number of the newest plain post to each record.
+    pub(super) newest: BTreeMap<String, u64>,
     asks_owed: usize,
     pub(super) signed: String,
     /// Longest pause after a text, in ms.
@@ -110,6 +112,7 @@ impl Host {
             records: BTreeMap::new(),
             runs: BTreeMap::new(),
             binds: BTreeMap::new(),
+            newest: BTreeMap::new(),
             asks_owed: 0,
             signed: String::new(),
             slow: 0,

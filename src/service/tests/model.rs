@@ -268,7 +268,9 @@ impl Record {
                 continue;
             }
             // A body that couldn't be had when the record opened after a restart comes back to its old place.
-            let excused = self.begun_anew && ledger.was_elsewhere(name, &message.id);
+            // (Where the host wasn't there to see it begin anew, a head of an earlier life covers the message.)
+            let anew = self.begun_anew || ledger.lowest(name) >= Some(message.cursor);
+            let excused = anew && ledger.was_elsewhere(name, &message.id);
             history.hold(excused, || {
                 format!(
                     "{}: {} at {:?} was never seen by who followed to {position:?}",
