@@ -201,6 +201,37 @@ async fn a_clock_set_back_by_hours_changes_nothing_but_what_it_labels() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_clock_set_back_during_an_outage_takes_its_beginning_along() {
+    let bed = Bed::start(&["a"]);
+    bed.up().await;
+    bed.service.says("a", "one");
+    bed.secs(2).await;
+    bed.shelf.full(true);
+    bed.service.says("a", "two");
+    bed.secs(8).await;
+    let message = |bed: &Bed| bed.host.message().unwrap();
+    assert!(message(&bed).contains("磁盘") && message(&bed).contains("<t:2026-01-01T00:00:0"), "{}", message(&bed));
+    clock::set(-3);
+    bed.secs(60).await;
+    assert!(message(&bed).contains("<t:2025-12-31T21:00:0"), "{}", message(&bed));
+    bed.shelf.full(false);
+    bed.secs(61).await;
+    assert_eq!(bed.host.message(), None);
+
+    bed.service.fault(|_| true, Fault::error(ErrorKind::NotSent));
+    bed.service.break_streams(ErrorKind::Broken);
+    bed.secs(5).await;
+    clock::set(-3);
+    bed.secs(60).await;
+    assert!(message(&bed).contains("<t:2025-12-31T18:02:"), "{}", message(&bed));
+    // Set right again: what began in the past stands.
+    let told = message(&bed);
+    clock::set(6);
+    bed.secs(60).await;
+    assert_eq!(message(&bed), told);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_clock_that_is_set_while_a_link_is_open_ends_it_no_sooner_and_no_later() {
     let mut bed = Bed::idle(&["a"]);
     bed.desk.forget();
