@@ -48,6 +48,8 @@ const READS: usize = 4;
 const FETCHES: usize = 8;
 /// How long a stop may take to flush the index.
 const FLUSH: Duration = Duration::from_millis(1500);
+/// The wall clock is taken to be set back where it lags by so much within one turn.
+const CLOCK_STEP: Duration = Duration::from_secs(1);
 
 /// What the loop works with.
 #[derive(Debug)]
@@ -98,6 +100,8 @@ pub struct Watch {
     origin: Instant,
     wall: fn() -> Wall,
     process_start: Wall,
+    /// Both clocks as the last turn read them.
+    turned: Now,
 
     standing: Option<Standing>,
     /// The subject whose account is known, or being asked for.
@@ -215,6 +219,7 @@ impl Watch {
             origin: Instant::now(),
             wall: parts.wall,
             process_start: wall,
+            turned: Now { mono: Mono::default(), wall },
             standing: None,
             subject: None,
             account: None,
@@ -311,6 +316,7 @@ impl Watch {
 
     fn handle(&mut self, event: Event) {
         let now = self.now();
+        self.move_troubles(now);
         match event {
             Event::Command(command) => self.command(now, command),
             Event::Done(done) => self.done(now, done),
@@ -364,6 +370,20 @@ impl Watch {
 
     fn now(&self) -> Now {
         Now { mono: Mono(self.origin.elapsed()), wall: (self.wall)() }
+    }
+
+    /// Where the wall clock was set back since the last turn, the beginnings of what is wrong go with it: nobody is told of a time that is still to
+    /// come. One that was set forward can't be told from a night asleep; a beginning in the past stands.
+    fn move_troubles(&mut self, now: Now) {
+        let expected = self.turned.wall.after(now.mono.since(self.turned.mono));
+        let back = expected.since(now.wall);
+        if back >= CLOCK_STEP {
+            let Trouble { list, stream, disk, .. } = &mut self.trouble;
+            for since in [list, stream, disk].into_iter().flatten() {
+                *since = since.before(back);
+            }
+        }
+        self.turned = now;
     }
 
     /// Settles posts, closes the stream, gives the index what is owed. Bounded.

@@ -41,9 +41,17 @@ pub(super) struct Up {
     frames: Box<dyn Frames>,
     token: AccessToken,
     opened: Mono,
-    last_frame: Mono,
+    last_frame: Now,
     /// The first frame came: from now on the stream is live.
     live: bool,
+}
+
+impl Up {
+    /// How long nothing came, by the clock that says more: the monotonic one may stand still while the machine sleeps, and a service doesn't wait
+    /// for the morning. A wall clock that was set forward looks the same and costs one stream.
+    fn silence(&self, now: Now) -> Duration {
+        now.mono.since(self.last_frame.mono).max(now.wall.since(self.last_frame.wall))
+    }
 }
 
 impl Link {
@@ -60,7 +68,7 @@ impl Link {
             // Whether it may open at all is looked at with each event; `at` only matters while it lies ahead.
             Self::Down { at } => Some(*at).filter(|at| *at != Mono::default()),
             Self::Preparing { until } => Some(*until),
-            Self::Up(up) => Some(up.last_frame.after(STALL)),
+            Self::Up(up) => Some(up.last_frame.mono.after(STALL)),
             Self::Opening { .. } | Self::Renewing => None,
         }
     }
@@ -78,11 +86,8 @@ impl Watch {
             // Reached but not usable now: an event will say when it is.
             Link::Down { at } if now.mono >= *at => self.link = Link::Down { at: Mono::default() },
             Link::Preparing { until } if now.mono >= *until || self.first_pages_in() => self.open_stream(),
-            Link::Up(up) if now.mono >= up.last_frame.after(STALL) => {
-                let silent = now.mono.since(up.last_frame);
-                let since =
-                    crate::model::Wall(now.wall.0.saturating_sub(i64::try_from(silent.as_millis()).unwrap_or(0)));
-                self.trouble.stream.get_or_insert(since);
+            Link::Up(up) if up.silence(now) >= STALL => {
+                self.trouble.stream.get_or_insert(now.wall.before(up.silence(now)));
                 let error = Error { kind: ErrorKind::Broken, detail: "no frame for a minute".to_owned() };
                 self.stream_ended(now, Err(error));
             }
@@ -139,7 +144,7 @@ impl Watch {
         }
         match opened {
             Ok(Opened { frames, token }) => {
-                let up = Up { frames, token, opened: now.mono, last_frame: now.mono, live: false };
+                let up = Up { frames, token, opened: now.mono, last_frame: now, live: false };
                 self.link = Link::Up(up);
             }
             Err(error) => self.stream_failed(now, &error),
@@ -151,7 +156,7 @@ impl Watch {
             Ok(Some(frame)) => {
                 let first = match &mut self.link {
                     Link::Up(up) => {
-                        up.last_frame = now.mono;
+                        up.last_frame = now;
                         !std::mem::replace(&mut up.live, true)
                     }
                     _ => return,

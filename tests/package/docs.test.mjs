@@ -7,12 +7,12 @@ import { fileURLToPath } from 'node:url';
 const root = fileURLToPath(new URL('../../', import.meta.url));
 const read = (path) => readFileSync(join(root, path), 'utf8');
 
-/** Every file under a folder that a test may be written in. */
-function* sources(folder) {
+/** Every file under a folder that a test may be written in, or of other kinds. */
+function* sources(folder, kinds = /\.(rs|mjs)$/) {
   for (const entry of readdirSync(join(root, folder), { withFileTypes: true })) {
     const path = `${folder}/${entry.name}`;
-    if (entry.isDirectory() && entry.name !== 'node_modules') yield* sources(path);
-    else if (entry.isFile() && /\.(rs|mjs)$/.test(entry.name)) yield path;
+    if (entry.isDirectory() && entry.name !== 'node_modules') yield* sources(path, kinds);
+    else if (entry.isFile() && kinds.test(entry.name)) yield path;
   }
 }
 
@@ -30,6 +30,30 @@ test('every test that a document names exists', () => {
   assert.ok(named.size > 30, `only ${named.size} tests are named`);
   const missing = [...named].filter(([name]) => !code.includes(`fn ${name}(`));
   assert.deepEqual(missing, []);
+});
+
+test('every row of the faults has a test that exists, and every sentence that it quotes is in the sources', () => {
+  const tests = [...sources('src'), ...sources('tests')].map(read).join('\n');
+  const names = new Set([
+    ...[...tests.matchAll(/^\s*(?:async )?fn (\w+)\(/gm)].map(([, name]) => name),
+    ...[...tests.matchAll(/^\s*(?:test|it)\((["'`])(.+?)\1,/gm)].map(([, , name]) => name.replaceAll("\\'", "'")),
+  ]);
+  const said = [...sources('src', /\.(rs|js)$/), 'remote/coda-bot.mjs'].map(read).join('\n');
+  const rows = read('docs/faults.md').split('\n').filter((line) => /^\| (?!fault \||---)/.test(line));
+  assert.ok(rows.length >= 60, `${rows.length} rows`);
+  assert.equal(new Set(rows).size, rows.length);
+  for (const row of rows) {
+    const cells = row.slice(2, -2).split(' | ');
+    assert.equal(cells.length, 4, row);
+    const [, , seen, shown] = cells;
+    const named = [...shown.matchAll(/`([^`]+)`/g)].map(([, name]) => name);
+    assert.ok(named.length > 0, `no test: ${row}`);
+    assert.deepEqual(named.filter((name) => !names.has(name)), [], row);
+    assert.equal(shown.replace(/`[^`]+`|, /g, ''), '', `more than tests: ${row}`);
+    // `…` stands for what differs; a word or two between two of them proves nothing.
+    const pieces = [...seen.matchAll(/“([^”]+)”/g)].flatMap(([, sentence]) => sentence.split(/ ?… ?/)).map((piece) => piece.trim());
+    assert.deepEqual(pieces.filter((piece) => piece.length > 2 && !said.includes(piece)), [], row);
+  }
 });
 
 test('every room of src has its place on the map', () => {

@@ -20,6 +20,12 @@ const ME: &str = "auth0|user_me";
 thread_local! {
     /// When this test began: the wall clocks go with the paused one.
     static BEGUN: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// Seconds by which somebody has set the clock of this machine, or for which the machine slept.
+    static SET: Cell<i64> = const { Cell::new(0) };
+}
+
+fn wall_as_set() -> Wall {
+    Wall(wall_right().0 + SET.get() * 1000)
 }
 
 fn wall_right() -> Wall {
@@ -343,6 +349,48 @@ async fn a_clock_that_is_almost_a_week_ahead_renews_once_a_week() {
         after(3600).await;
     }
     assert_eq!(bench.service.asked().len(), 1);
+}
+
+/// Tokens that live an hour, the `n`th issued so many seconds after `NOW`.
+fn of_an_hour(n: u32, at: i64) -> String {
+    token(&json!({"sub": ME, "n": n, "time": NOW + at, "exp": NOW + at + 3600}))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_ended_while_the_machine_slept_is_renewed_once_and_never_given_out() {
+    // The monotonic clock stands still meanwhile; a clock that was set forward looks the same.
+    let service = Service::renewing([ok(&of_an_hour(1, 0), None), ok(&of_an_hour(2, 8 * 3600), None)]);
+    let mut bench = Bench::signed_in(service, &of_an_hour(0, -3600), "r");
+    bench.wall = wall_as_set;
+    let keeper = bench.keeper();
+    assert_eq!(secret(keeper.access_token().await), of_an_hour(1, 0));
+    after(60).await;
+    SET.set(8 * 3600);
+    let all = futures_util::future::join_all((0..100).map(|_| keeper.access_token())).await;
+    assert!(all.into_iter().all(|outcome| secret(outcome) == of_an_hour(2, 8 * 3600)));
+    for _ in 0..50 {
+        after(60).await;
+        assert_eq!(secret(keeper.access_token().await), of_an_hour(2, 8 * 3600));
+    }
+    assert_eq!(bench.service.asked().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_set_back_by_hours_neither_renews_nor_forgets_to() {
+    let service = Service::renewing([ok(&of_an_hour(1, 0), None), ok(&of_an_hour(2, 3600), None)]);
+    let mut bench = Bench::signed_in(service, &of_an_hour(0, -3600), "r");
+    bench.wall = wall_as_set;
+    let keeper = bench.keeper();
+    assert_eq!(secret(keeper.access_token().await), of_an_hour(1, 0));
+    SET.set(-5 * 3600);
+    for _ in 0..54 {
+        after(60).await;
+        assert_eq!(secret(keeper.access_token().await), of_an_hour(1, 0));
+    }
+    // Due by how long we have had it, whatever the clock shows.
+    after(120).await;
+    assert_eq!(secret(keeper.access_token().await), of_an_hour(2, 3600));
+    assert_eq!(bench.service.asked().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]

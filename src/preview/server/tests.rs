@@ -216,6 +216,15 @@ async fn the_page_speaks_the_contract_and_ends_with_the_server() {
 }
 
 #[tokio::test]
+async fn a_port_that_is_taken_is_named() {
+    let options = |port| Options { port, key: Key::random(), demo: false };
+    let first = Preview::bind(options(0)).await.unwrap();
+    let error = Preview::bind(options(first.port())).await.unwrap_err();
+    assert_eq!((error.port, error.source.kind()), (first.port(), std::io::ErrorKind::AddrInUse));
+    assert!(error.to_string().contains(&first.port().to_string()), "{error}");
+}
+
+#[tokio::test]
 async fn h5_a_folder_that_another_provider_holds_ends_the_preview() {
     let held = "数据目录正被另一个插件使用。";
     let running = start_with(false, || async { Err(Unavailable { message: held.to_owned() }) }).await;

@@ -1,9 +1,9 @@
 //! The loop's own life: it doesn't spin, it stops in time, and leaves nothing behind.
 
-use super::bed::fault::{Fault, Request};
+use super::bed::fault::{Answer, Fault, Request};
 use super::bed::{Bed, clock, rows};
 use crate::records::{Gone, SignInState};
-use crate::upstream::ErrorKind;
+use crate::upstream::{Delivery, ErrorKind};
 use crate::watch::Quit;
 
 #[tokio::test(start_paused = true)]
@@ -173,4 +173,13 @@ async fn a_dropped_loop_leaves_no_call_and_no_stream() {
     bed.crash().await;
     assert_eq!(bed.service.calls_now(), 0);
     assert_eq!(bed.service.open_streams(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "this fault's answer doesn't fit the call")]
+async fn a_job_that_panics_ends_the_loop_and_is_not_hidden() {
+    let mut bed = Bed::start(&["a"]);
+    bed.up().await;
+    bed.service.fault(|r| *r == Request::Agents, Fault::answer(Answer::Delivery(Delivery::Accepted)));
+    let _ = tokio::time::timeout(std::time::Duration::from_mins(1), bed.ended()).await;
 }

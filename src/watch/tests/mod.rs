@@ -1,6 +1,7 @@
 //! The loop as a whole, on a paused clock.
 
 pub(crate) mod bed;
+mod clocks;
 mod commits;
 mod life;
 mod link;

@@ -10,7 +10,7 @@ use super::fault::{Answer, Request, error};
 use super::frames::{HEARTBEAT, Manner, Stream};
 use super::service::{Service, State, rows_frame};
 use super::{clock, rows};
-use crate::model::{AgentId, Card, Content, Row, RowBody, Wall, Widget};
+use crate::model::{AgentId, Card, Content, Row, RowBody, Widget};
 use crate::upstream::{
     Call, Delivery, Error, ErrorKind, Frame, Frames, Me, Page, PageRequest, Roster, SendRequest, SendStatus, Upstream,
     WatchRequest, WidgetAnswer, WidgetRequest,
@@ -22,7 +22,7 @@ impl State {
         let (sender, items) = mpsc::unbounded_channel();
         // A receiver that is gone was dropped with the stream below: it isn't.
         let send = |frame| drop(sender.send(Ok(Some(frame))));
-        let server_time = Some(Wall(clock::START + clock::millis()));
+        let server_time = Some(clock::right());
         if manner != Manner::Mute {
             send(Frame::Connected { server_time, lifetime: None });
         }
@@ -119,7 +119,7 @@ impl Upstream for Service {
     fn agents(&self, token: AccessToken) -> Call<Roster> {
         let act = |state: &mut State, subject: &str| {
             let bots = state.account(subject)?.bots.clone();
-            Ok(Roster { bots, skipped: 0, date: Some(Wall(clock::START + clock::millis())) })
+            Ok(Roster { bots, skipped: 0, date: Some(clock::right()) })
         };
         self.call(Request::Agents, token, act, |answer, _| match answer {
             Answer::Roster(roster) => Ok(roster),

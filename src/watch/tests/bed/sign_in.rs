@@ -168,7 +168,7 @@ impl SignIn for Desk {
         state.attempts += 1;
         Ok(Attempt {
             url: format!("https://example.test/sign-in/{}", state.attempts),
-            expires_at: Wall(clock::START + clock::millis() + 900_000),
+            expires_at: clock::shown().after(Duration::from_mins(15)),
             secret: Arc::new(AttemptSecret {
                 uuid: state.attempts.to_string(),
                 verifier: oauth2::PkceCodeVerifier::new("0123456789012345678901234567890123456789012".to_owned()),
