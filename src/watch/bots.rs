@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use super::bodies::Fetch;
 use super::job::Services;
 use super::posts::Next;
-use super::reads::Fetch;
 use super::{BotState, Watch};
 use crate::index;
 use crate::mirror::{Effect, Input, Mirror, Stored};
@@ -90,7 +90,7 @@ impl Watch {
                 tracing::warn!(agent = %agent, ?wait, "the pages of a full read disagree; it waits");
             }
             Effect::Fetch(query) => {
-                self.fetches.push_back(Fetch { agent: agent.clone(), life: bot.life, query, tries: 0 });
+                self.bodies.ask(Fetch { agent: agent.clone(), life: bot.life, query, tries: 0 });
             }
             Effect::Commit(batch) => self.owe(agent, batch),
             Effect::Opened { generation, messages, head } => self.publisher.opened(record, generation, messages, head),

@@ -5,6 +5,7 @@
 
 mod account;
 mod backoff;
+mod bodies;
 mod bots;
 mod commands;
 mod commits;
@@ -17,7 +18,7 @@ mod texts;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -33,9 +34,9 @@ use crate::model::{Account, AgentId, Bot, LiveState, Mono, Now, RecordId, Wall};
 use crate::records::{Command, Failure, Outcome, Publisher, Withdrawal};
 use crate::upstream::{self, Frame, Upstream};
 use backoff::Backoff;
+use bodies::Bodies;
 use job::{Done, Failed, Services};
 use posts::Posts;
-use reads::Fetch;
 use stream::Link;
 
 /// How often the sign-in file is read and the roster listed.
@@ -126,10 +127,7 @@ pub struct Watch {
     first_pages: VecDeque<(AgentId, PageQuery)>,
     later_pages: VecDeque<(AgentId, PageQuery)>,
     reads: usize,
-    fetches: VecDeque<Fetch>,
-    /// By when they are tried again, and a number that tells equals apart.
-    held_fetches: BTreeMap<(Mono, u64), Fetch>,
-    held_fetches_next: u64,
+    bodies: Bodies,
     fetching: usize,
     held_pages: Vec<(Mono, AgentId, PageQuery)>,
 
@@ -237,9 +235,7 @@ impl Watch {
             first_pages: VecDeque::new(),
             later_pages: VecDeque::new(),
             reads: 0,
-            fetches: VecDeque::new(),
-            held_fetches: BTreeMap::new(),
-            held_fetches_next: 0,
+            bodies: Bodies::default(),
             fetching: 0,
             held_pages: Vec::new(),
             link: Link::Down { at: Mono::default() },
@@ -403,8 +399,7 @@ impl Watch {
         self.first_pages.clear();
         self.later_pages.clear();
         self.held_pages.clear();
-        self.fetches.clear();
-        self.held_fetches.clear();
+        self.bodies.clear();
         self.link_backoff.reset();
         self.trouble = Trouble {
             disk: self.trouble.disk,
