@@ -56,6 +56,7 @@ fn plan(arguments: impl Iterator<Item = String>) -> Result<Plan, Box<dyn Error>>
         time,
         edits: soak,
         weather: soak.then_some((Duration::from_secs(2), Duration::from_secs(12))),
+        long: 500,
         deaf: (!soak).then_some((time / 2, Duration::from_secs(30).min(time / 4), 300)),
         settle: Duration::from_mins(1),
         late: (Duration::from_millis(500), Duration::from_secs(3)),

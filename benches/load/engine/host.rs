@@ -239,14 +239,14 @@ impl<'a> Host<'a> {
         self.answer.take().ok_or_else(|| "no answer".into())
     }
 
-    /// Stops reading, and asks for so many pages all the same.
+    /// Stops reading, and asks for so many pages of the first Bot's record all the same.
     pub(crate) fn stop_reading(&mut self, reads: usize) {
         self.provider.deafen(true);
         self.deaf = Some(Deaf { from: Instant::now(), to: None, over: None });
-        let records: Vec<String> = self.records.iter().flatten().cloned().collect();
-        for record in records.iter().cycle().take(reads) {
+        let params = json!({"record": self.records[0], "limit": 500});
+        for _ in 0..reads {
             self.blind += 1;
-            self.send(Asked::Blindly, "session/read", &json!({"record": record, "limit": 500}));
+            self.send(Asked::Blindly, "session/read", &params);
         }
     }
 
@@ -276,7 +276,10 @@ impl<'a> Host<'a> {
                 match (asked, message.result) {
                     (Some(Asked::Follow { follower, bot }), Some(page)) => self.page(follower, bot, &page)?,
                     (Some(Asked::Blindly), Some(_)) => self.blind -= 1,
-                    (Some(Asked::Here), Some(result)) => self.answer = Some(result),
+                    (Some(Asked::Here), result) if message.error.is_none() => {
+                        // A result of `null` is one, too.
+                        self.answer = Some(result.unwrap_or_else(|| RawValue::NULL.to_owned()));
+                    }
                     (asked, _) => return Err(format!("{asked:?} was answered by {:?}", message.error).into()),
                 }
             }

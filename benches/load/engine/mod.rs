@@ -51,6 +51,8 @@ pub(crate) struct Plan {
     pub(crate) edits: bool,
     /// The least and the most time between two flaps of the network.
     pub(crate) weather: Option<(Duration, Duration)>,
+    /// Rows of the first Bot before it begins; the others have one.
+    pub(crate) long: usize,
     /// After how long the host stops reading, for how long, and how many pages it asks for meanwhile.
     pub(crate) deaf: Option<(Duration, Duration, usize)>,
     /// How long is waited before the first look and before the last one.
@@ -80,7 +82,7 @@ pub(crate) struct Figures {
     pub(crate) lag: Duration,
     /// What happened to the network, and how often.
     pub(crate) weather: Vec<(&'static str, usize)>,
-    /// Streams opened and pages served.
+    /// Streams opened and pages served meanwhile.
     pub(crate) streams: u64,
     pub(crate) pages: u64,
     /// From the end of the bad weather to the moment at which everything was there.
@@ -95,14 +97,19 @@ pub(crate) struct Figures {
 
 /// Does it. `tell` hears what is going on.
 pub(crate) fn run(plan: &Plan, tell: &mut dyn FnMut(&str)) -> Result<Figures> {
-    let service = Arc::new(Service::start(plan.bots, 1)?);
+    let service = Arc::new(Service::start(plan.bots, plan.long)?);
     let folder = tempfile::tempdir()?;
     let provider = Provider::start(&plan.binary, &folder.path().join("data"), &service.base())?;
     let mut host = Host::new(provider, &service);
     let name = json!({"name": "load", "version": "5.7.0"});
     host.call("initialize", &json!({"protocolVersion": "5.7.0", "host": name}))?;
     host.until("the first heads and the stream", |host| host.has_heads() && service.counts().0 > 0)?;
-    host.listen(plan.settle)?;
+    // A busy machine may still read what the stream came too early for.
+    let mut before = (0, 0);
+    while before != service.counts() {
+        before = service.counts();
+        host.listen(plan.settle)?;
+    }
     let mut figures = Figures::default();
     figures.sizes[0] = host.size()?;
 
@@ -137,7 +144,8 @@ pub(crate) fn run(plan: &Plan, tell: &mut dyn FnMut(&str)) -> Result<Figures> {
     figures.sizes[3] = host.size()?;
 
     figures.told = host.told;
-    (figures.streams, figures.pages) = service.counts();
+    let counts = service.counts();
+    (figures.streams, figures.pages) = (counts.0 - before.0, counts.1 - before.1);
     figures.sizes[1] = Size { peak: figures.sizes[3].peak, ..host.largest };
     let mut delays = std::mem::take(&mut host.delays);
     delays.sort_by(f64::total_cmp);

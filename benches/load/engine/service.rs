@@ -70,11 +70,11 @@ fn millis(time: Duration) -> u64 {
 }
 
 impl Service {
-    /// With so many Bots, and so many rows in each.
+    /// With so many Bots, a row in each, and so many in the first.
     pub(crate) fn start(bots: usize, rows: usize) -> io::Result<Self> {
         let mut world = World::new(bots);
         for bot in 0..bots {
-            for _ in 0..rows {
+            for _ in 0..if bot == 0 { rows } else { 1 } {
                 world.add(bot);
             }
         }

@@ -21,32 +21,35 @@ pub(crate) fn run(service: &Service, spacing: (Duration, Duration), time: Durati
         ("a reset in a frame", 0),
         ("cut while it connects", 0),
     ];
-    let mut millis = |most: usize| Duration::from_millis(rng.below(most + 1) as u64);
+    let more = usize::try_from((spacing.1 - spacing.0).as_millis()).unwrap_or(0);
     loop {
-        let more = usize::try_from((spacing.1 - spacing.0).as_millis()).unwrap_or(0);
-        sleep(spacing.0 + millis(more));
+        sleep(spacing.0 + upto(&mut rng, more));
         if begun.elapsed() >= time {
             return counts.to_vec();
         }
-        let kind = usize::try_from(millis(counts.len() - 1).as_millis()).unwrap_or(0);
+        let kind = rng.below(counts.len());
         counts[kind].1 += 1;
         match kind {
             0 => service.cut(),
             1 => {
                 service.shut(true);
                 service.cut();
-                sleep(millis(AWAY));
+                sleep(upto(&mut rng, AWAY));
                 service.shut(false);
             }
-            2 => service.stall(millis(AWAY)),
+            2 => service.stall(upto(&mut rng, AWAY)),
             3 => service.reset(),
             _ => {
                 // Again and again, as what it lost is being read.
                 for _ in 0..5 {
                     service.cut();
-                    sleep(millis(300));
+                    sleep(upto(&mut rng, 300));
                 }
             }
         }
     }
+}
+
+fn upto(rng: &mut Rng, millis: usize) -> Duration {
+    Duration::from_millis(rng.below(millis + 1) as u64)
 }
