@@ -12,20 +12,35 @@ use crate::model::{AgentId, Malformed, Now};
 use crate::records::{ActivityNotice, Failure};
 
 impl Watch {
-    /// Loads a new Bot's marks from the index.
+    /// Loads a new Bot's marks from the index, when it is its turn.
     pub(super) fn load(&mut self, agent: AgentId) {
-        let Some(account) = &self.account else { return };
         let Some(bot) = self.bots.get_mut(&agent) else { return };
         bot.load_at = None;
-        let (account, life, store) = (account.digest.clone(), bot.life, std::sync::Arc::clone(&self.store));
-        self.jobs.spawn_blocking(move || {
-            let stored = super::commits::lock(&store).load(&account, &agent);
-            super::Done::Loaded { agent, life, stored }
-        });
+        self.to_load.push_back((agent, bot.life));
+        self.pump_loads();
+    }
+
+    /// One at a time: each takes a thread, and all of them would wait for the same file.
+    fn pump_loads(&mut self) {
+        while !self.loading {
+            let Some((agent, life)) = self.to_load.pop_front() else { return };
+            let Some(account) = &self.account else { continue };
+            if self.bots.get(&agent).is_none_or(|bot| bot.life != life) {
+                continue;
+            }
+            self.loading = true;
+            let (account, store) = (account.digest.clone(), std::sync::Arc::clone(&self.store));
+            self.jobs.spawn_blocking(move || {
+                let stored = super::commits::lock(&store).load(&account, &agent);
+                super::Done::Loaded { agent, life, stored }
+            });
+        }
     }
 
     pub(super) fn loaded(&mut self, now: Now, agent: &AgentId, life: u64, stored: Result<Stored, index::Error>) {
+        self.loading = false;
         self.take_set_aside();
+        self.pump_loads();
         let live = self.link.live();
         let Some(bot) = self.bots.get_mut(agent).filter(|bot| bot.life == life) else { return };
         match stored {

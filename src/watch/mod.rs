@@ -123,6 +123,9 @@ pub struct Watch {
     /// In one order, so that the same happenings lead to the same calls.
     bots: BTreeMap<AgentId, BotState>,
     lives: u64,
+    /// Bots whose marks are to be loaded, and of which life.
+    to_load: VecDeque<(AgentId, u64)>,
+    loading: bool,
     timers: BTreeSet<(Mono, AgentId)>,
     first_pages: VecDeque<(AgentId, PageQuery)>,
     later_pages: VecDeque<(AgentId, PageQuery)>,
@@ -231,6 +234,8 @@ impl Watch {
             listed: false,
             bots: BTreeMap::new(),
             lives: 0,
+            to_load: VecDeque::new(),
+            loading: false,
             timers: BTreeSet::new(),
             first_pages: VecDeque::new(),
             later_pages: VecDeque::new(),

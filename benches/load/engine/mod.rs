@@ -257,6 +257,8 @@ fn judge(figures: &mut Figures, plan: &Plan) {
         after.resident <= end.resident + (2 << 20),
         format!("{} bytes after {} at the end", after.resident, end.resident),
     );
+    let threads = start.threads.max(largest.threads);
+    must(threads < 64, format!("{threads} threads: one a Bot, or one for whatever waits"));
     must(after.threads <= start.threads, format!("{} threads, {} at the start", after.threads, start.threads));
     must(after.files <= start.files, format!("{} open files, {} at the start", after.files, start.files));
     figures.faults = faults;
