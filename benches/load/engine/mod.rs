@@ -35,6 +35,8 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 const STEP: Duration = Duration::from_millis(10);
 /// How long a history may take to be what the service says, once the weather is good: longer than the longest pause between two tries.
 const CONVERGE: Duration = Duration::from_mins(3);
+/// How long what has nothing to do may live on.
+const REST: Duration = Duration::from_secs(30);
 /// Resident memory that a message may cost beyond its text: its id of 36 bytes, and about 100 more.
 const MESSAGE: u64 = 136;
 
@@ -122,7 +124,7 @@ pub(crate) fn run(plan: &Plan, tell: &mut dyn FnMut(&str)) -> Result<Figures> {
         thread::spawn(move || weather::run(&service, spacing, time))
     });
     let begun = Instant::now();
-    let mut minute = 0;
+    let (mut minute, mut heard) = (0, 0);
     while !rows.is_finished() || weather.as_ref().is_some_and(|weather| !weather.is_finished()) {
         host.step()?;
         if let Some((after, time, reads)) = plan.deaf {
@@ -131,7 +133,14 @@ pub(crate) fn run(plan: &Plan, tell: &mut dyn FnMut(&str)) -> Result<Figures> {
         if begun.elapsed().as_secs() / 60 > minute {
             minute += 1;
             let size = host.size()?;
-            tell(&format!("{minute} min: {} MiB, {} threads, {} files", size.resident >> 20, size.threads, size.files));
+            let [p50, p99, most] = quantiles(&host.delays[heard..]);
+            heard = host.delays.len();
+            tell(&format!(
+                "{minute} min: {} MiB, {} threads, {} files; late {p50:.0}, {p99:.0}, {most:.0} ms",
+                size.resident >> 20,
+                size.threads,
+                size.files
+            ));
         }
     }
     figures.sent = rows.join().map_err(|_| "the sender panicked")?;
@@ -141,21 +150,26 @@ pub(crate) fn run(plan: &Plan, tell: &mut dyn FnMut(&str)) -> Result<Figures> {
     converge(&mut host, &mut figures, plan)?;
     figures.sizes[2] = host.size()?;
     host.listen(plan.settle)?;
-    figures.sizes[3] = host.size()?;
+    figures.sizes[3] = rested(&mut host, figures.sizes[0])?;
 
     figures.told = host.told;
     let counts = service.counts();
     (figures.streams, figures.pages) = (counts.0 - before.0, counts.1 - before.1);
     figures.sizes[1] = Size { peak: figures.sizes[3].peak, ..host.largest };
-    let mut delays = std::mem::take(&mut host.delays);
-    delays.sort_by(f64::total_cmp);
-    figures.timed = delays.len();
-    figures.late = [50, 99, 100]
-        .map(|part| delays.get((delays.len() * part / 100).min(delays.len().max(1) - 1)).copied().unwrap_or(0.0));
+    figures.timed = host.delays.len();
+    figures.late = quantiles(&host.delays);
     figures.deaf = host.deaf.and_then(|Deaf { from, to, over }| Some((to? - from, over? - to?)));
     figures.faults = host.quit()?;
     judge(&mut figures, plan);
     Ok(figures)
+}
+
+/// The middle one, that of 99 in 100, and the largest.
+fn quantiles(values: &[f64]) -> [f64; 3] {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let last = sorted.len().saturating_sub(1);
+    [50, 99, 100].map(|part| sorted.get(last * part / 100).copied().unwrap_or(0.0))
 }
 
 /// Sends the rows: how many changes there were.
@@ -229,6 +243,18 @@ fn converge(host: &mut Host<'_>, figures: &mut Figures, plan: &Plan) -> Result<(
             // A delete that was missed is found by the next full read, and a change has its quiet second before it.
             Err(_) => host.listen(Duration::from_secs(1))?,
         }
+    }
+}
+
+/// What the system says once threads and connections that have nothing to do have ended; they take some seconds.
+fn rested(host: &mut Host<'_>, start: Size) -> Result<Size> {
+    let begun = Instant::now();
+    loop {
+        let size = host.size()?;
+        if (size.threads <= start.threads && size.files <= start.files) || begun.elapsed() > REST {
+            return Ok(size);
+        }
+        host.listen(Duration::from_millis(200))?;
     }
 }
 
