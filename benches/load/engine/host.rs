@@ -309,7 +309,8 @@ impl<'a> Host<'a> {
             if delay < 0.0 {
                 self.faults.push(format!("Bot {bot}: {number} was shown {delay:.3} s too early"));
             }
-            if !self.deaf.is_some_and(|deaf| deaf.over.is_none_or(|over| sent < over) && sent + 2 * QUIET > deaf.from) {
+            // What was brought before the host stopped reading and is told after it belongs to that time, too.
+            if !self.deaf.is_some_and(|deaf| deaf.over.is_none_or(|over| sent < over) && at > deaf.from) {
                 self.delays.push(delay * 1000.0);
             }
         }
