@@ -11,11 +11,17 @@ mod child;
 mod data;
 mod floor;
 mod flow;
+#[path = "../support/http.rs"]
+mod http;
 mod idle;
 mod provider;
+#[path = "../support/row.rs"]
+mod row;
 mod rows;
 mod server;
 mod service;
+#[path = "../support/sign_in.rs"]
+mod sign_in;
 #[path = "../support/stats.rs"]
 mod stats;
 mod sync;

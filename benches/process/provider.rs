@@ -1,19 +1,15 @@
 //! The provider under measurement: the built binary's `serve` over stdio, with this process as its host.
 
 use std::collections::HashMap;
-use std::fs::{DirBuilder, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
 use crate::child::Process;
-use crate::stats::Clock;
+pub(crate) use crate::sign_in::sign_in;
 
 /// The variable that names the binary to measure. Without it the one that `cargo bench` built is taken.
 const BINARY: &str = "CODA_GROK_BOT_BINARY";
@@ -21,19 +17,6 @@ const BINARY: &str = "CODA_GROK_BOT_BINARY";
 /// The binary to measure.
 pub(crate) fn binary() -> PathBuf {
     std::env::var_os(BINARY).map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_coda-grok-bot")), PathBuf::from)
-}
-
-/// A data folder with a sign-in that never ends.
-pub(crate) fn sign_in(folder: &Path) -> io::Result<()> {
-    DirBuilder::new().mode(0o700).recursive(true).create(folder)?;
-    let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
-    let now = Clock::now().as_secs();
-    let claims = json!({"sub": "auth0|user_BENCH", "time": now.to_string(), "exp": now + 5_000_000, "type": "session"});
-    let token = format!("{}.{}.c2ln", part(&json!({"alg": "HS256", "typ": "JWT"})), part(&claims));
-    let document = json!({"accessToken": token, "refreshToken": token, "authId": "auth0|user_BENCH", "userId": 1234});
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    options.open(folder.join("native-auth.json"))?.write_all(document.to_string().as_bytes())
 }
 
 /// A provider and what it has said.

@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 
-use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
 use crate::records::Mark;
 
 /// How much may wait for a host that doesn't read before it isn't read either.
 const WAITING_BYTES: usize = 16 * 1024 * 1024;
+/// What a request costs that is kept, besides its own bytes: a task, mostly.
+const KEEPING_BYTES: usize = 512;
 
 /// What waits for the host.
 pub(super) struct Outbox {
@@ -17,7 +18,7 @@ pub(super) struct Outbox {
     answers: VecDeque<String>,
     /// Texts that come behind what the feed held when they were made.
     behind_feed: VecDeque<(Option<Mark>, String)>,
-    /// Bytes of both, and of what is held for the lock.
+    /// Bytes of both, of what is held for the lock, and of what is under way.
     waiting: usize,
     /// The host isn't read until everything has left.
     pub(super) blocked: bool,
@@ -67,13 +68,13 @@ impl Outbox {
         Some(text)
     }
 
-    /// A request that waits for the lock weighs as an answer does.
-    pub(super) fn hold(&mut self, params: Option<&RawValue>) {
-        self.waiting += params.map_or(0, |params| params.get().len());
+    /// What isn't answered yet weighs as an answer does: `bytes`, and what keeping it costs.
+    pub(super) fn hold(&mut self, bytes: usize) {
+        self.waiting += bytes + KEEPING_BYTES;
     }
 
-    pub(super) fn release(&mut self, params: Option<&RawValue>) {
-        self.waiting = self.waiting.saturating_sub(params.map_or(0, |params| params.get().len()));
+    pub(super) fn release(&mut self, bytes: usize) {
+        self.waiting = self.waiting.saturating_sub(bytes + KEEPING_BYTES);
     }
 
     /// Too much waiting stops the reading; only when all of it has left it goes on, so that a feed that was kept back gets its turn, too.

@@ -143,11 +143,26 @@ enum Owed {
     Settle(String),
 }
 
+impl Owed {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Answer(id) => id.size(),
+            Self::Settle(run) => run.len(),
+        }
+    }
+}
+
 /// A request that waits for the folder's lock.
 struct Held {
     id: Id,
     method: String,
     params: Option<Box<RawValue>>,
+}
+
+impl Held {
+    fn bytes(&self) -> usize {
+        self.id.size() + self.params.as_ref().map_or(0, |params| params.get().len())
+    }
 }
 
 /// How far stopping is. The id is that of the `shutdown` that asked for it.
@@ -306,8 +321,9 @@ impl Session {
             return self.outbox.answer(failure.answer(&id));
         }
         if self.handle.is_none() {
-            self.outbox.hold(params.as_deref());
-            self.held.push_back(Held { id, method, params });
+            let held = Held { id, method, params };
+            self.outbox.hold(held.bytes());
+            self.held.push_back(held);
         } else {
             self.carry_out(id, &method, params.as_deref());
         }
@@ -335,14 +351,14 @@ impl Session {
         self.feed = Some(handle.feed());
         self.handle = Some(handle);
         for held in std::mem::take(&mut self.held) {
-            self.outbox.release(held.params.as_deref());
+            self.outbox.release(held.bytes());
             self.carry_out(held.id, &held.method, held.params.as_deref());
         }
     }
 
     fn refuse_held(&mut self, failure: &Failure) {
         for held in std::mem::take(&mut self.held) {
-            self.outbox.release(held.params.as_deref());
+            self.outbox.release(held.bytes());
             self.outbox.answer(failure.answer(&held.id));
         }
     }
@@ -355,7 +371,7 @@ impl Session {
             Reply::Now(answer) => self.answer(&id, answer),
             Reply::Later(answer) => {
                 let task = self.tasks.spawn(async move { Finished::Answer(answer.await) });
-                self.owed.insert(task.id(), Owed::Answer(id));
+                self.owe(task.id(), Owed::Answer(id));
             }
             Reply::Run { run, outcome } => {
                 self.answer(&id, methods::accepted());
@@ -364,9 +380,15 @@ impl Session {
                     // A loop that dropped it may have sent it.
                     Finished::Outcome(outcome.await.unwrap_or(Outcome::Failed(records::Failure::Unknown)))
                 });
-                self.owed.insert(task.id(), Owed::Settle(run));
+                self.owe(task.id(), Owed::Settle(run));
             }
         }
+    }
+
+    /// A request under way weighs until its task ends: a host that asks for more and more isn't read after a while.
+    fn owe(&mut self, task: TaskId, owed: Owed) {
+        self.outbox.hold(owed.bytes());
+        self.owed.insert(task, owed);
     }
 
     fn done(&mut self, done: Result<(TaskId, Finished), JoinError>) {
@@ -379,7 +401,11 @@ impl Session {
                 (error.id(), None)
             }
         };
-        match (self.owed.remove(&task), finished) {
+        let owed = self.owed.remove(&task);
+        if let Some(owed) = &owed {
+            self.outbox.release(owed.bytes());
+        }
+        match (owed, finished) {
             (Some(Owed::Answer(id)), Some(Finished::Answer(answer))) => self.answer(&id, answer),
             (Some(Owed::Answer(id)), _) => self.answer(&id, Err(Failure::internal())),
             (Some(Owed::Settle(run)), Some(Finished::Outcome(outcome))) => self.settle(run, outcome),
@@ -476,6 +502,7 @@ impl Session {
             self.settle_by = None;
             self.tasks.abort_all();
             for (_, owed) in std::mem::take(&mut self.owed) {
+                self.outbox.release(owed.bytes());
                 match owed {
                     Owed::Answer(id) => self.answer(&id, Err(Failure::internal())),
                     Owed::Settle(run) => self.settle(run, Outcome::Failed(records::Failure::Unknown)),

@@ -82,6 +82,11 @@ impl Host {
     /// Sends without waiting; false where the session isn't reading.
     pub(super) fn try_send(&mut self, method: &str, params: &Value) -> Option<Value> {
         let id = Value::from(format!("t{}", self.last_id + 1));
+        self.try_send_as(id, method, params)
+    }
+
+    /// The same with an id of its own.
+    pub(super) fn try_send_as(&mut self, id: Value, method: &str, params: &Value) -> Option<Value> {
         let text = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string();
         self.to.as_ref().expect("still open").try_send(Incoming::Text(text)).ok()?;
         self.last_id += 1;

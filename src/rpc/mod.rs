@@ -35,6 +35,12 @@ impl Id {
         Self(RawValue::NULL.to_owned())
     }
 
+    /// Its length, as it was written.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.0.get().len()
+    }
+
     fn parse(raw: &RawValue) -> Option<Self> {
         // A string has to be a whole one: a half surrogate can't be given back.
         let valid = match raw.get().as_bytes().first()? {

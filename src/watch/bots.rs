@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use super::bodies::Fetch;
 use super::job::Services;
 use super::posts::Next;
-use super::reads::Fetch;
 use super::{BotState, Watch};
 use crate::index;
 use crate::mirror::{Effect, Input, Mirror, Stored};
@@ -12,20 +12,35 @@ use crate::model::{AgentId, Malformed, Now};
 use crate::records::{ActivityNotice, Failure};
 
 impl Watch {
-    /// Loads a new Bot's marks from the index.
+    /// Loads a new Bot's marks from the index, when it is its turn.
     pub(super) fn load(&mut self, agent: AgentId) {
-        let Some(account) = &self.account else { return };
         let Some(bot) = self.bots.get_mut(&agent) else { return };
         bot.load_at = None;
-        let (account, life, store) = (account.digest.clone(), bot.life, std::sync::Arc::clone(&self.store));
-        self.jobs.spawn_blocking(move || {
-            let stored = super::commits::lock(&store).load(&account, &agent);
-            super::Done::Loaded { agent, life, stored }
-        });
+        self.to_load.push_back((agent, bot.life));
+        self.pump_loads();
+    }
+
+    /// One at a time: each takes a thread, and all of them would wait for the same file.
+    fn pump_loads(&mut self) {
+        while !self.loading {
+            let Some((agent, life)) = self.to_load.pop_front() else { return };
+            let Some(account) = &self.account else { continue };
+            if self.bots.get(&agent).is_none_or(|bot| bot.life != life) {
+                continue;
+            }
+            self.loading = true;
+            let (account, store) = (account.digest.clone(), std::sync::Arc::clone(&self.store));
+            self.jobs.spawn_blocking(move || {
+                let stored = super::commits::lock(&store).load(&account, &agent);
+                super::Done::Loaded { agent, life, stored }
+            });
+        }
     }
 
     pub(super) fn loaded(&mut self, now: Now, agent: &AgentId, life: u64, stored: Result<Stored, index::Error>) {
+        self.loading = false;
         self.take_set_aside();
+        self.pump_loads();
         let live = self.link.live();
         let Some(bot) = self.bots.get_mut(agent).filter(|bot| bot.life == life) else { return };
         match stored {
@@ -90,7 +105,7 @@ impl Watch {
                 tracing::warn!(agent = %agent, ?wait, "the pages of a full read disagree; it waits");
             }
             Effect::Fetch(query) => {
-                self.fetches.push_back(Fetch { agent: agent.clone(), life: bot.life, query, tries: 0 });
+                self.bodies.ask(Fetch { agent: agent.clone(), life: bot.life, query, tries: 0 });
             }
             Effect::Commit(batch) => self.owe(agent, batch),
             Effect::Opened { generation, messages, head } => self.publisher.opened(record, generation, messages, head),

@@ -6,8 +6,8 @@ use std::time::Duration;
 use oauth2::AccessToken;
 use tokio_util::sync::CancellationToken;
 
+use super::bodies::Fetch;
 use super::posts::{Outgoing, What};
-use super::reads::Fetch;
 use super::stream::STALL;
 use crate::auth::{SignIn, SignInError, TokenError};
 use crate::index;

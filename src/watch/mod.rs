@@ -5,6 +5,7 @@
 
 mod account;
 mod backoff;
+mod bodies;
 mod bots;
 mod commands;
 mod commits;
@@ -33,9 +34,9 @@ use crate::model::{Account, AgentId, Bot, LiveState, Mono, Now, RecordId, Wall};
 use crate::records::{Command, Failure, Outcome, Publisher, Withdrawal};
 use crate::upstream::{self, Frame, Upstream};
 use backoff::Backoff;
+use bodies::Bodies;
 use job::{Done, Failed, Services};
 use posts::Posts;
-use reads::Fetch;
 use stream::Link;
 
 /// How often the sign-in file is read and the roster listed.
@@ -126,14 +127,14 @@ pub struct Watch {
     /// In one order, so that the same happenings lead to the same calls.
     bots: BTreeMap<AgentId, BotState>,
     lives: u64,
+    /// Bots whose marks are to be loaded, and of which life.
+    to_load: VecDeque<(AgentId, u64)>,
+    loading: bool,
     timers: BTreeSet<(Mono, AgentId)>,
     first_pages: VecDeque<(AgentId, PageQuery)>,
     later_pages: VecDeque<(AgentId, PageQuery)>,
     reads: usize,
-    fetches: VecDeque<Fetch>,
-    /// By when they are tried again, and a number that tells equals apart.
-    held_fetches: BTreeMap<(Mono, u64), Fetch>,
-    held_fetches_next: u64,
+    bodies: Bodies,
     fetching: usize,
     held_pages: Vec<(Mono, AgentId, PageQuery)>,
 
@@ -238,13 +239,13 @@ impl Watch {
             listed: false,
             bots: BTreeMap::new(),
             lives: 0,
+            to_load: VecDeque::new(),
+            loading: false,
             timers: BTreeSet::new(),
             first_pages: VecDeque::new(),
             later_pages: VecDeque::new(),
             reads: 0,
-            fetches: VecDeque::new(),
-            held_fetches: BTreeMap::new(),
-            held_fetches_next: 0,
+            bodies: Bodies::default(),
             fetching: 0,
             held_pages: Vec::new(),
             link: Link::Down { at: Mono::default() },
@@ -423,8 +424,7 @@ impl Watch {
         self.first_pages.clear();
         self.later_pages.clear();
         self.held_pages.clear();
-        self.fetches.clear();
-        self.held_fetches.clear();
+        self.bodies.clear();
         self.link_backoff.reset();
         self.trouble = Trouble {
             disk: self.trouble.disk,

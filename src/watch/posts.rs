@@ -91,8 +91,14 @@ impl Posts {
         }
         // A widget's answer has no idempotency key: the same request again waits for what the first one sent.
         let twin = |post: &&Post| post.message_id == message_id && matches!(post.what, What::Widget { .. });
-        let stage = match (&what, self.posts.iter().find(twin)) {
-            (What::Widget { .. }, Some(_)) => Stage::Waiting { until: now.after(ECHO_WAIT) },
+        let twins = self.posts.iter().filter(twin).count();
+        if twins > WAITING && matches!(what, What::Widget { .. }) {
+            // Nothing of this one is sent, but its like was.
+            finish(Some(settle), Outcome::Failed(Failure::Unknown));
+            return;
+        }
+        let stage = match (&what, twins) {
+            (What::Widget { .. }, 1..) => Stage::Waiting { until: now.after(ECHO_WAIT) },
             _ => Stage::Queued,
         };
         self.next_id += 1;

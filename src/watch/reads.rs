@@ -4,25 +4,15 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::bodies::Fetch;
 use super::job::{Failed, Services};
 use super::{FETCHES, READS, Watch, why};
-use crate::mirror::{FetchQuery, Input, PageQuery};
+use crate::mirror::{Input, PageQuery};
 use crate::model::{AgentId, Mono, Now, Row};
 use crate::upstream::Page;
 
 /// Tries of one body (wire reference, section 5.3).
 const BODY_TRIES: u32 = 5;
-
-/// A body that is to be fetched.
-#[derive(Clone, Debug)]
-pub(super) struct Fetch {
-    pub(super) agent: AgentId,
-    /// Of the mirror that asked.
-    pub(super) life: u64,
-    pub(super) query: FetchQuery,
-    /// How often it was tried.
-    pub(super) tries: u32,
-}
 
 impl Watch {
     pub(super) fn queue_page(&mut self, agent: AgentId, query: PageQuery) {
@@ -63,9 +53,7 @@ impl Watch {
         for (_, agent, query) in due {
             self.queue_page(agent, query);
         }
-        while let Some(first) = self.held_fetches.first_entry().filter(|first| first.key().0 <= now.mono) {
-            self.fetches.push_back(first.remove());
-        }
+        self.bodies.release(now.mono);
     }
 
     pub(super) fn page(&mut self, now: Now, agent: &AgentId, life: u64, query: PageQuery, page: Result<Page, Failed>) {
@@ -98,7 +86,7 @@ impl Watch {
 
     pub(super) fn pump_fetches(&mut self) {
         while self.fetching < FETCHES && self.active() {
-            let Some(fetch) = self.fetches.pop_front() else { return };
+            let Some(fetch) = self.bodies.next() else { return };
             if self.bots.get(&fetch.agent).is_none_or(|bot| bot.life != fetch.life) {
                 continue;
             }
@@ -114,8 +102,7 @@ impl Watch {
         if row.is_none() && fetch.tries < BODY_TRIES {
             let wait = Duration::from_secs(2 << (fetch.tries - 1)).min(Duration::from_secs(30));
             let at = now.mono.after(wait.mul_f64(0.75 + 0.5 * fastrand::f64()));
-            self.held_fetches_next += 1;
-            self.held_fetches.insert((at, self.held_fetches_next), fetch);
+            self.bodies.hold(fetch, at);
             return;
         }
         let Fetch { agent, life, query, .. } = fetch;
@@ -125,6 +112,6 @@ impl Watch {
     /// When something is to be tried again.
     pub(super) fn reads_deadline(&self) -> Option<Mono> {
         let pages = self.held_pages.iter().map(|(at, ..)| *at);
-        pages.chain(self.held_fetches.first_key_value().map(|((at, _), _)| *at)).min()
+        pages.chain(self.bodies.deadline()).min()
     }
 }

@@ -13,6 +13,7 @@ mod field;
 mod hostile;
 mod killed;
 mod lifecycle;
+mod load;
 mod posting;
 mod recorded;
 mod records;

@@ -146,6 +146,49 @@ async fn h4_past_16_mib_waiting_the_host_is_not_read_until_it_drains() {
     assert!(rig.host.call("records/list", json!({})).await.is_ok());
 }
 
+/// Asks without reading until the session reads no more, with ids of 100 KiB and next to no params: the ids.
+async fn ask_until_unread(rig: &mut Rig, method: &str) -> Vec<Value> {
+    let (mut asked, mut refused) = (vec![], 0);
+    while refused < 3 {
+        let id = Value::from(format!("{}{}", asked.len(), "x".repeat(100 * 1024)));
+        if let Some(id) = rig.host.try_send_as(id, method, &json!({})) {
+            asked.push(id);
+            refused = 0;
+        } else {
+            // Either the session has just not run yet, or it has stopped reading.
+            refused += 1;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert!(asked.len() < 300, "an endless queue");
+    }
+    assert!(asked.len() > 100, "{}", asked.len());
+    asked
+}
+
+#[tokio::test(start_paused = true)]
+async fn h4_requests_that_wait_for_the_folder_are_bounded_whatever_they_are_made_of() {
+    let (give, given) = oneshot::channel();
+    let mut rig = Rig::with(Role::Owner, |_| async { given.await.unwrap() });
+    rig.greet().await;
+    let asked = ask_until_unread(&mut rig, "records/list").await;
+    give.send(Ok(rig.handle.clone())).unwrap();
+    for id in &asked {
+        assert!(rig.host.answer(id).await.is_ok());
+    }
+    assert!(rig.host.call("records/list", json!({})).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn h4_requests_under_way_are_bounded_and_each_is_answered() {
+    let mut rig = Rig::serving().await;
+    // The loop doesn't answer: every wish takes its 15 s.
+    let asked = ask_until_unread(&mut rig, "resource/cancelSignIn").await;
+    for id in &asked {
+        assert_eq!(kind(&rig.host.answer(id).await.unwrap_err()).0, "internal");
+    }
+    assert!(rig.host.call("records/list", json!({})).await.is_ok());
+}
+
 #[tokio::test(start_paused = true)]
 async fn h4_settles_never_drop_and_come_behind_their_heads() {
     let mut rig = Rig::serving().await;

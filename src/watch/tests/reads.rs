@@ -299,6 +299,40 @@ async fn d13_at_most_eight_bodies_are_fetched_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn d13_a_row_that_is_overwritten_while_bodies_are_slow_waits_once() {
+    let bed = Bed::start(&["a"]);
+    bed.up().await;
+    let gate = Gate::new();
+    bed.service.fault(|r| matches!(r, Request::Blob(_)), Fault::held(&gate));
+    bed.service.store_blob("hash 0", rows::said("part 0"));
+    let seq = bed.service.append("a", rows::blob("hash 0"));
+    for part in 1..=400 {
+        let hash = format!("hash {part}");
+        bed.service.store_blob(&hash, rows::said(&format!("part {part}")));
+        bed.service.overwrite("a", seq, rows::blob(&hash));
+        bed.millis(20).await;
+    }
+    gate.open();
+    bed.secs(5).await;
+    assert_eq!(bed.host.texts("a"), ["part 400"]);
+    let asked = bed.service.count(|r| matches!(r, Request::Blob(_)));
+    assert_eq!(asked, 9, "eight that were under way, and the newest");
+}
+
+#[tokio::test(start_paused = true)]
+async fn d13_a_newer_version_doesnt_wait_for_the_next_try_of_the_one_before_it() {
+    let bed = Bed::start(&["a"]);
+    bed.up().await;
+    let seq = bed.service.append("a", rows::blob("missing"));
+    // Two tries, and the third is seconds away.
+    bed.secs(4).await;
+    bed.service.store_blob("there", rows::said("here it is"));
+    bed.service.overwrite("a", seq, rows::blob("there"));
+    bed.millis(1_500).await;
+    assert_eq!(bed.host.texts("a"), ["here it is"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn d14_an_unreadable_body_is_skipped_and_counted_and_the_read_goes_on() {
     let mut bed = Bed::idle(&["a"]);
     bed.service.says("a", "one");

@@ -216,6 +216,21 @@ async fn post6_a_401_renews_and_asks_the_same_once_more() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn post5_repeats_of_an_answer_dont_pile_up() {
+    let (bed, seq) = asking().await;
+    bed.service.fault(Request::is_widget, Fault::hangs());
+    let mut first = bed.host.reply("a", "Yes", &message_of(seq));
+    bed.millis(100).await;
+    let again = || bed.host.post_as("a", first.message_id, "Yes", Some(&message_of(seq))).unwrap();
+    let mut repeats: Vec<Run> = (0..200).map(|_| again()).collect();
+    bed.millis(100).await;
+    let settled: Vec<Outcome> = repeats.iter_mut().filter_map(Run::outcome).collect();
+    assert_eq!(settled, vec![UNKNOWN; 136], "64 wait with the first");
+    assert_eq!(first.outcome(), None);
+    assert_eq!(values(&bed).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn post1_a_repeat_of_an_answer_under_way_settles_with_the_same_message_and_isnt_sent_again() {
     let (bed, seq) = asking().await;
     bed.service.fault(Request::is_widget, Fault::late(Duration::from_secs(2)));
