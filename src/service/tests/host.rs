@@ -86,7 +86,7 @@ pub(super) struct State {
     /// Openings of the bind view that were answered `sent`, and all codes given.
     pub(super) binds: BTreeMap<String, bool>,
     /// The number of the newest plain post to each record.
-    pub(super) newest: BTreeMap<String, u64>,
+    pub(super) newest: BTreeMap<String, u32>,
     asks_owed: usize,
     pub(super) signed: String,
     /// Longest pause after a text, in ms.
