@@ -65,7 +65,7 @@ fn plan(arguments: impl Iterator<Item = String>) -> Result<Plan, Box<dyn Error>>
 }
 
 fn report(figures: &Figures) {
-    let mib = |bytes: u64| format!("{}.{} MiB", bytes >> 20, (bytes & 0xf_ffff) * 10 >> 20);
+    let mib = |bytes: u64| format!("{}.{} MiB", bytes >> 20, ((bytes & 0xf_ffff) * 10) >> 20);
     let Figures { sent, messages, text, told, timed, late, .. } = figures;
     say(&format!("{sent} changes sent; {messages} messages found, {} of text; {told} heads told", mib(*text)));
     if *timed > 0 {

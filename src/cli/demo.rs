@@ -29,7 +29,7 @@ pub(super) async fn demo() -> Outcome {
     let service = simulate::start(Options::demo()).await?;
     let folder = Folder::new();
     let config = simulate::config(Some(folder.0.clone()), &service)?;
-    let outcome = run(&config).await;
+    let outcome = Box::pin(run(&config)).await;
     service.stop().await;
     outcome
 }
@@ -38,7 +38,7 @@ async fn run(config: &Config) -> Outcome {
     config.create_data_dir().map_err(|error| Problem::folder(&error))?;
     let stop = CancellationToken::new();
     let work = Provider::new(config, IndexPlace::Folder)?.during(|handle| host(handle, stop.clone()));
-    with_signals(stop.clone(), work).await
+    Box::pin(with_signals(stop.clone(), work)).await
 }
 
 /// Everything that wakes the small host.

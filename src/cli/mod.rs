@@ -234,7 +234,7 @@ async fn command(cli: Cli) -> Outcome {
         Command::Read { bot, follow, limit, json } => bots::read(&usable()?, &bot, follow, limit, json).await,
         Command::Post { bot, text, json } => bots::post(&usable()?, &bot, &text, json).await,
         #[cfg(feature = "preview")]
-        Command::Demo => demo::demo().await,
+        Command::Demo => Box::pin(demo::demo()).await,
         #[cfg(feature = "preview")]
         Command::Simulate { port, still } => simulate::simulate(port, still).await,
         Command::Doctor { json } => doctor::doctor(&config()?, json).await,

@@ -54,15 +54,12 @@ async fn write_lines(mut output: impl AsyncWrite + Unpin, mut outgoing: mpsc::Re
         // A write to stdout is a trip to another thread and back, and the session gives one text at a time: whatever it has next goes with this one.
         let mut turns = 0;
         while lines.len() < WRITE && turns < 2 {
-            match outgoing.try_recv() {
-                Ok(text) => {
-                    add_line(&mut lines, &text);
-                    turns = 0;
-                }
-                Err(_) => {
-                    tokio::task::yield_now().await;
-                    turns += 1;
-                }
+            if let Ok(text) = outgoing.try_recv() {
+                add_line(&mut lines, &text);
+                turns = 0;
+            } else {
+                tokio::task::yield_now().await;
+                turns += 1;
             }
         }
         output.write_all(&lines).await?;

@@ -26,8 +26,9 @@ fn plan() -> Plan {
 }
 
 fn run(plan: &Plan) -> Figures {
-    let figures = engine::run(plan, &mut |line| println!("{line}")).unwrap();
-    assert_eq!(figures.faults, Vec::<String>::new(), "{figures:?}");
+    let mut told = Vec::new();
+    let figures = engine::run(plan, &mut |line| told.push(line.to_owned())).unwrap();
+    assert_eq!(figures.faults, Vec::<String>::new(), "{figures:?}, {told:#?}");
     figures
 }
 

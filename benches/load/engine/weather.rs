@@ -21,7 +21,7 @@ pub(crate) fn run(service: &Service, spacing: (Duration, Duration), time: Durati
         ("a reset in a frame", 0),
         ("cut while it connects", 0),
     ];
-    let more = usize::try_from((spacing.1 - spacing.0).as_millis()).unwrap_or(0);
+    let more = usize::try_from(spacing.1.saturating_sub(spacing.0).as_millis()).unwrap_or(0);
     loop {
         sleep(spacing.0 + upto(&mut rng, more));
         if begun.elapsed() >= time {

@@ -260,18 +260,15 @@ impl World {
                 let text = self.text("stored");
                 let hash = format!("hash {}", self.step);
                 self.service.store_blob(&hash, rows::said(&text));
-                let seq = match row.filter(|_| self.rng.bool()) {
-                    Some(row) => {
-                        let (seq, texts) = &mut self.rows.get_mut(bot).unwrap()[row];
-                        self.service.overwrite(bot, *seq, rows::blob(&hash));
-                        texts.push(text);
-                        *seq
-                    }
-                    None => {
-                        let seq = self.service.append(bot, rows::blob(&hash));
-                        self.rows.entry(bot).or_default().push((seq, vec![text]));
-                        seq
-                    }
+                let seq = if let Some(row) = row.filter(|_| self.rng.bool()) {
+                    let (seq, texts) = &mut self.rows.get_mut(bot).unwrap()[row];
+                    self.service.overwrite(bot, *seq, rows::blob(&hash));
+                    texts.push(text);
+                    *seq
+                } else {
+                    let seq = self.service.append(bot, rows::blob(&hash));
+                    self.rows.entry(bot).or_default().push((seq, vec![text]));
+                    seq
                 };
                 self.ledger.elsewhere(bot, seq);
             }
@@ -380,7 +377,7 @@ impl World {
                 }
             }
             "no renewal" => {
-                self.desk.no_renewal(Some(TokenError::Transient { detail: "scripted".to_owned(), retry_after: None }))
+                self.desk.no_renewal(Some(TokenError::Transient { detail: "scripted".to_owned(), retry_after: None }));
             }
             "renewal" => self.desk.no_renewal(None),
             "another account" => self.desk.sign_in_as(BEN),

@@ -145,7 +145,7 @@ impl World {
                     // Nobody can be sure.
                     Some(Settled::Failed(why)) if why == "unknown" => {}
                     Some(Settled::Failed(why)) => {
-                        history.hold(!landed || twins > 1, || format!("{id} failed ({why}), and yet it was posted"))
+                        history.hold(!landed || twins > 1, || format!("{id} failed ({why}), and yet it was posted"));
                     }
                 }
             }
