@@ -37,6 +37,8 @@ pub(super) enum Reply {
     Run {
         /// The host's run.
         run: String,
+        /// Where it posts.
+        record: RecordId,
         /// Dropped: nobody can be sure.
         outcome: oneshot::Receiver<Outcome>,
     },
@@ -182,13 +184,15 @@ fn session_post(handle: &Handle, running: &HashSet<String>, params: Option<&RawV
         // The same run again before it is settled: it has been sent for, and it is settled once.
         return now(&wire::PostResult { accepted: true });
     }
+    let message_id = convert::message_id(&caller, &params.record, &request);
+    let record = RecordId::from(params.record);
     let outcome = handle.post(PostRequest {
-        message_id: convert::message_id(&caller, &params.record, &request),
-        record: RecordId::from(params.record),
+        message_id,
+        record: record.clone(),
         text: Arc::from(text),
         reply_to: params.reply_to,
     })?;
-    Ok(Reply::Run { run, outcome })
+    Ok(Reply::Run { run, record, outcome })
 }
 
 /// Nothing that a person would see.

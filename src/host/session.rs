@@ -20,6 +20,7 @@ use super::failure::Failure;
 use super::methods::{self, Answer, Reply};
 use super::outbox::Outbox;
 use super::{Incoming, Transport, convert, texts, wire};
+use crate::model::RecordId;
 use crate::records::{self, Feed, Handle, Notice, Outcome};
 use crate::rpc::{self, ErrorObject, Id, Message, Pending};
 
@@ -140,14 +141,15 @@ enum Finished {
 /// What the host is owed when a task ends, even where it panics.
 enum Owed {
     Answer(Id),
-    Settle(String),
+    /// The run, and where it posts.
+    Settle(String, RecordId),
 }
 
 impl Owed {
     fn bytes(&self) -> usize {
         match self {
             Self::Answer(id) => id.size(),
-            Self::Settle(run) => run.len(),
+            Self::Settle(run, _) => run.len(),
         }
     }
 }
@@ -373,14 +375,14 @@ impl Session {
                 let task = self.tasks.spawn(async move { Finished::Answer(answer.await) });
                 self.owe(task.id(), Owed::Answer(id));
             }
-            Reply::Run { run, outcome } => {
+            Reply::Run { run, record, outcome } => {
                 self.answer(&id, methods::accepted());
                 self.runs.insert(run.clone());
                 let task = self.tasks.spawn(async move {
                     // A loop that dropped it may have sent it.
                     Finished::Outcome(outcome.await.unwrap_or(Outcome::Failed(records::Failure::Unknown)))
                 });
-                self.owe(task.id(), Owed::Settle(run));
+                self.owe(task.id(), Owed::Settle(run, record));
             }
         }
     }
@@ -408,8 +410,10 @@ impl Session {
         match (owed, finished) {
             (Some(Owed::Answer(id)), Some(Finished::Answer(answer))) => self.answer(&id, answer),
             (Some(Owed::Answer(id)), _) => self.answer(&id, Err(Failure::internal())),
-            (Some(Owed::Settle(run)), Some(Finished::Outcome(outcome))) => self.settle(run, outcome),
-            (Some(Owed::Settle(run)), _) => self.settle(run, Outcome::Failed(records::Failure::Unknown)),
+            (Some(Owed::Settle(run, record)), Some(Finished::Outcome(outcome))) => self.settle(run, &record, outcome),
+            (Some(Owed::Settle(run, record)), _) => {
+                self.settle(run, &record, Outcome::Failed(records::Failure::Unknown));
+            }
             // The only task that owes nothing is the one that stops the loop; one that was given up has been answered.
             (None, Some(Finished::LoopStopped)) => self.loop_stopped(),
             (None, _) => {}
@@ -424,8 +428,14 @@ impl Session {
     }
 
     /// Settles a run behind everything that the feed holds now: the head that covers its cursor was published before its outcome was told.
-    fn settle(&mut self, run: String, outcome: Outcome) {
+    ///
+    /// A repeat of what had been posted before this host came is complete at once, and the head that covers it may have come with the record alone:
+    /// then it is told for the settle's sake.
+    fn settle(&mut self, run: String, record: &RecordId, outcome: Outcome) {
         self.runs.remove(&run);
+        if let (Outcome::Completed { .. }, Some(feed)) = (&outcome, &self.feed) {
+            feed.tell_head(record);
+        }
         let settled = convert::settled(run, outcome);
         let text = rpc::notification(wire::method::RUN_SETTLED, &settled);
         self.outbox.behind_feed(self.feed.as_ref().and_then(Feed::mark), text);
@@ -505,7 +515,9 @@ impl Session {
                 self.outbox.release(owed.bytes());
                 match owed {
                     Owed::Answer(id) => self.answer(&id, Err(Failure::internal())),
-                    Owed::Settle(run) => self.settle(run, Outcome::Failed(records::Failure::Unknown)),
+                    Owed::Settle(run, record) => {
+                        self.settle(run, &record, Outcome::Failed(records::Failure::Unknown));
+                    }
                 }
             }
         }

@@ -533,6 +533,13 @@ impl Feed {
         self.queue(Queue::is_empty).unwrap_or(true)
     }
 
+    /// Queues the head of a record, where no head notice has told it as it is.
+    pub fn tell_head(&self, record: &RecordId) {
+        if let Some(subscriber) = self.shared.lock().feeds.get_mut(&self.id) {
+            subscriber.queue.head(record);
+        }
+    }
+
     /// The end of the queue as it is now.
     #[must_use]
     pub fn mark(&self) -> Option<Mark> {

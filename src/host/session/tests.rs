@@ -744,6 +744,20 @@ async fn h17_a_run_is_settled_once_behind_the_head_that_covers_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn h17_a_repeat_that_is_complete_at_once_comes_behind_a_head_too() {
+    let mut rig = Rig::serving().await;
+    // The head came with the record alone.
+    rig.host.call("session/post", post("r1", "hi")).await.unwrap();
+    rig.post().await.settle.send(completed(2)).unwrap();
+    assert_eq!(said(&mut rig.host).await, "head 1:2");
+    assert_eq!(rig.host.next().await["method"], "run/settled");
+    // Told once, it isn't told again.
+    rig.host.call("session/post", post("r2", "hi")).await.unwrap();
+    rig.post().await.settle.send(completed(2)).unwrap();
+    assert_eq!(rig.host.next().await["method"], "run/settled");
+}
+
+#[tokio::test(start_paused = true)]
 async fn h17_an_outcome_that_was_dropped_is_unknown() {
     let mut rig = Rig::serving().await;
     rig.host.call("session/post", post("r1", "hi")).await.unwrap();
@@ -765,6 +779,7 @@ async fn post1_a_repeated_request_goes_under_the_same_id_and_both_runs_settle() 
     for sent in [first, second] {
         sent.settle.send(completed(2)).unwrap();
     }
+    assert_eq!(said(&mut rig.host).await, "head 1:2");
     let mut told = vec![said(&mut rig.host).await, said(&mut rig.host).await];
     told.sort();
     assert_eq!(told, ["settled r1 1:2", "settled r2 1:2"]);
