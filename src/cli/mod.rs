@@ -243,11 +243,12 @@ async fn command(cli: Cli) -> Outcome {
 
 fn start_log(level: Option<&str>) -> Outcome {
     let filter = match level {
-        Some(level) => level.parse().map_err(|error| Problem::Usage(format!("--log: {error}")))?,
+        Some(level) => {
+            log_filter(level).ok_or_else(|| Problem::Usage(format!("--log: not a level or a filter: {level}")))?
+        }
         None => std::env::var("RUST_LOG")
             .ok()
-            .filter(|filter| !filter.is_empty())
-            .and_then(|filter| filter.parse().ok())
+            .and_then(|filter| log_filter(&filter))
             .unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN)),
     };
     // stdout is data; without a terminal there are no colours.
@@ -258,6 +259,12 @@ fn start_log(level: Option<&str>) -> Outcome {
         .fmt_fields(format::debug_fn(field).delimited(" "));
     tracing_subscriber::registry().with(lines).with(filter).init();
     Ok(())
+}
+
+/// A level, or levels of targets: `debug`, `warn,coda_grok_bot=trace`. The parser itself takes empty names for targets.
+fn log_filter(text: &str) -> Option<Targets> {
+    let whole = text.split([',', '=']).all(|part| !part.trim().is_empty());
+    if whole { text.parse().ok() } else { None }
 }
 
 /// Writes one field of a log line. What the service or a host named with a line break in it must not look like a line of ours.
