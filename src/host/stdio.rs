@@ -44,35 +44,15 @@ async fn read_lines<I: AsyncBufRead + Unpin>(mut lines: LineReader<I>, incoming:
     }
 }
 
-/// Lines up to here go out in one write.
-const WRITE: usize = 64 * 1024;
-
 async fn write_lines(mut output: impl AsyncWrite + Unpin, mut outgoing: mpsc::Receiver<String>) -> io::Result<()> {
-    let mut lines = Vec::new();
-    while let Some(text) = outgoing.recv().await {
-        add_line(&mut lines, &text);
-        // A write to stdout is a trip to another thread and back, and the session gives one text at a time: whatever it has next goes with this one.
-        let mut turns = 0;
-        while lines.len() < WRITE && turns < 2 {
-            if let Ok(text) = outgoing.try_recv() {
-                add_line(&mut lines, &text);
-                turns = 0;
-            } else {
-                tokio::task::yield_now().await;
-                turns += 1;
-            }
+    while let Some(mut text) = outgoing.recv().await {
+        text.push('\n');
+        output.write_all(text.as_bytes()).await?;
+        if outgoing.is_empty() {
+            output.flush().await?;
         }
-        output.write_all(&lines).await?;
-        output.flush().await?;
-        lines.clear();
-        lines.shrink_to(WRITE);
     }
-    Ok(())
-}
-
-fn add_line(lines: &mut Vec<u8>, text: &str) {
-    lines.extend_from_slice(text.as_bytes());
-    lines.push(b'\n');
+    output.flush().await
 }
 
 /// Splits bytes into lines, each a message.

@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use super::entries::{Body, Key, slot};
 use super::render::{Rendered, render};
 use super::unit::Want;
-use super::{Effect, FetchQuery, Mirror, QUIET, Source};
+use super::{Effect, FetchQuery, Mirror, Source};
 use crate::model::{BodyRef, Content, Delete, EntryId, Malformed, Now, Part, Row, RowBody, Wall};
 
 enum Op {
@@ -204,8 +204,8 @@ impl Mirror {
             reply_to: Some(self.entries.id(key)),
             meta: None,
         });
-        let main = self.want(key, Part::Entry, rendered.main.as_ref(), number, now.mono, QUIET, (seen, body_at));
-        let reply = self.want(key, Part::Answer, answer.as_ref(), number, now.mono, QUIET, (seen, None));
+        let main = self.want(key, Part::Entry, rendered.main.as_ref(), number, now.mono, (seen, body_at));
+        let reply = self.want(key, Part::Answer, answer.as_ref(), number, now.mono, (seen, None));
         self.register(key);
         if source == Source::Read && main == Want::Pending {
             self.lay(key);
@@ -327,7 +327,7 @@ impl Mirror {
         let seen = self.seen(now, None, source);
         self.set_body(key, Body::Known);
         for part in [Part::Entry, Part::Answer] {
-            self.want(key, part, None, number, now.mono, QUIET, (seen, None));
+            self.want(key, part, None, number, now.mono, (seen, None));
         }
         if let Some(work) = self.entries.work_if(key) {
             work.widget = None;

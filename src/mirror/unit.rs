@@ -1,12 +1,11 @@
 //! One text of an entry: what it should read as, and what was exposed of it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::Mirror;
 use super::batch::Digest;
 use super::entries::{Key, slot};
 use super::render::Text;
+use super::{Mirror, QUIET};
 use crate::model::{Author, Laid, Mono, Part, Wall};
 
 /// A text that isn't exposed as it should be.
@@ -79,7 +78,6 @@ impl Mirror {
     /// The part should read as `text` from the row's version `number` on.
     ///
     /// A pending text that comes again with a higher number moves its number and keeps its second; another text starts the second again.
-    #[expect(clippy::too_many_arguments, reason = "each says another thing of the one text")]
     pub(super) fn want(
         &mut self,
         key: Key,
@@ -87,7 +85,6 @@ impl Mirror {
         text: Option<&Text>,
         number: u64,
         now: Mono,
-        quiet: Duration,
         seen: (Wall, Option<Wall>),
     ) -> Want {
         let digest = text.map(|text| Digest::of(&text.text));
@@ -109,7 +106,7 @@ impl Mirror {
                     number,
                     text: text.cloned().map(Held::Loose),
                     digest,
-                    stable_at: if text.is_some() { now.after(quiet) } else { now },
+                    stable_at: if text.is_some() { now.after(QUIET) } else { now },
                     seen_at: seen.0,
                     body_at: seen.1,
                 });

@@ -99,18 +99,6 @@ impl Pile {
         self.0.shelf.get(Slot { number, place })
     }
 
-    /// How many there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether there is none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// All of them, sorted. No text is copied.
     #[must_use]
     pub fn sorted(self) -> Messages {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::wire::{self, Field, Name, Odd, Said};
+use super::wire::{self, Field, Name, Odd, PLENTY, Said};
 use super::{
     Delivery, Frame, Me, Page, PageRequest, Roster, SendRequest, SendStatus, Skipped, WatchRequest, WidgetAnswer,
     WidgetRequest,
@@ -39,9 +39,6 @@ const VISIBILITY: &str = "GROK_BOT_AGENT_VISIBILITY_";
 /// The numbers of the enum values, where the wire reference gives them or their order.
 const ROOM: u64 = 2;
 const TEAM: u64 = 2;
-
-/// More than any list of the service holds.
-const PLENTY: usize = 1000;
 
 /// Reads a text as one record: an object. (A list would be taken for one by its order.)
 fn record<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 mod field;
 
 use field::absent_or_odd;
-pub(super) use field::{Field, Flag, FromJson, List, Name, Number, Odd, Present, Said, Text};
+pub(super) use field::{Field, Flag, FromJson, List, Name, Number, Odd, PLENTY, Present, Said, Text};
 
 /// The id of the entry that one replies to: a string, or an object that holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]

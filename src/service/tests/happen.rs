@@ -10,8 +10,8 @@ use super::model::bot as bot_of;
 use super::world::{HERS, HIS, StopBy, World};
 use crate::auth::TokenError;
 use crate::model::{Harness, RowBody, TurnFailure};
-use crate::upstream::{Delivery, ErrorKind, Frame, WidgetAnswer};
-use crate::watch::tests::bed::fault::{Answer, Fault, Request, transient};
+use crate::upstream::{Delivery, Frame, WidgetAnswer};
+use crate::watch::tests::bed::fault::{Answer, Fault, Request, any_error};
 use crate::watch::tests::bed::frames::Manner;
 use crate::watch::tests::bed::{ANN, BEN, rows};
 
@@ -89,28 +89,6 @@ const KINDS: &[(&str, u32)] = &[
 pub(super) fn mix(rng: &mut Rng) -> Vec<u32> {
     let factor = |rng: &mut Rng| [0, 1, 1, 1, 1, 3][rng.usize(..6)];
     KINDS.iter().map(|(_, weight)| weight * factor(rng)).collect()
-}
-
-fn error(rng: &mut Rng) -> ErrorKind {
-    match rng.u8(0..5) {
-        0 => ErrorKind::NotSent,
-        1 => ErrorKind::Broken,
-        2 => ErrorKind::Permanent,
-        3 => transient(Some(rng.u64(0..20))),
-        _ => transient(None),
-    }
-}
-
-fn fault(rng: &mut Rng) -> Fault {
-    let fault = match rng.u8(0..6) {
-        0 => Fault::slow(Duration::from_millis(rng.u64(0..6_000))),
-        1 => Fault::late(Duration::from_millis(rng.u64(0..6_000))),
-        // What never left can't have been done.
-        2 => Fault::done_but([ErrorKind::Broken, ErrorKind::Permanent, transient(None)][rng.usize(..3)].clone()),
-        3 => Fault::error(error(rng)).and_late(Duration::from_millis(rng.u64(0..3_000))),
-        _ => Fault::error(error(rng)),
-    };
-    fault.times(rng.u32(1..4))
 }
 
 impl World {
@@ -314,7 +292,7 @@ impl World {
 
     /// What goes wrong with the service and on the way to it.
     fn wrong_at_the_service(&mut self, kind: &str, bot: &'static str) -> bool {
-        let fault = fault(&mut self.rng);
+        let fault = Fault::any(&mut self.rng);
         match kind {
             "forget changes" => self.service.forget_changes(bot),
             "rename" => {
@@ -334,7 +312,7 @@ impl World {
                 self.service.roster_changed();
             }
             "streams end" => self.service.end_streams(),
-            "streams break" => self.service.break_streams(error(&mut self.rng)),
+            "streams break" => self.service.break_streams(any_error(&mut self.rng)),
             "cut" => self.net.cut(),
             "stall" => self.net.stall(Duration::from_secs(self.rng.u64(1..100))),
             "manner" => self.service.next_streams([match self.rng.u8(0..5) {

@@ -295,7 +295,7 @@ impl<'de, T: FromJson<'de>> FromJson<'de> for Vec<Field<T>> {
         let mut items = Self::new();
         while let Some(item) = seq.next_element()? {
             // Each costs a hundred times the `{}` that it may be: a longer list is read with its elements raw.
-            if items.len() == LISTED {
+            if items.len() == PLENTY {
                 return Err(A::Error::custom("a long list"));
             }
             items.push(item);
@@ -304,8 +304,8 @@ impl<'de, T: FromJson<'de>> FromJson<'de> for Vec<Field<T>> {
     }
 }
 
-/// The elements of a list that are read at once. Twice what a page or a frame of the service holds.
-const LISTED: usize = 1000;
+/// More than any list of the service holds; twice a page.
+pub(in crate::upstream) const PLENTY: usize = 1000;
 
 /// In the place of a list or an object an empty text stands for nothing.
 pub(super) fn absent_or_odd<T>(text: &str) -> Field<T> {

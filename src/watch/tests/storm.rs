@@ -6,37 +6,14 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::bed::fault::{Fault, Request, transient};
+use super::bed::fault::{Fault, Request, any_error};
 use super::bed::frames::Manner;
 use super::bed::host::Run;
 use super::bed::{ANN, Bed, rows};
 use crate::model::{EntryId, Version};
 use crate::records::{Failure, Outcome};
-use crate::upstream::ErrorKind;
 
 const BOTS: [&str; 3] = ["a", "b", "c"];
-
-fn kind(rng: &mut Rng) -> ErrorKind {
-    match rng.u8(0..5) {
-        0 => ErrorKind::NotSent,
-        1 => ErrorKind::Broken,
-        2 => ErrorKind::Permanent,
-        3 => transient(Some(rng.u64(0..20))),
-        _ => transient(None),
-    }
-}
-
-fn fault(rng: &mut Rng) -> Fault {
-    let fault = match rng.u8(0..6) {
-        0 => Fault::slow(Duration::from_millis(rng.u64(0..6_000))),
-        1 => Fault::late(Duration::from_millis(rng.u64(0..6_000))),
-        // What never left can't have been done.
-        2 => Fault::done_but([ErrorKind::Broken, ErrorKind::Permanent, transient(None)][rng.usize(..3)].clone()),
-        3 => Fault::error(kind(rng)).and_late(Duration::from_millis(rng.u64(0..3_000))),
-        _ => Fault::error(kind(rng)),
-    };
-    fault.times(rng.u32(1..4))
-}
 
 /// One thing happens.
 fn happen(bed: &Bed, rng: &mut Rng, rows_of: &mut HashMap<&str, Vec<u64>>, runs: &mut Vec<Run>, step: u32) {
@@ -69,12 +46,12 @@ fn happen(bed: &Bed, rng: &mut Rng, rows_of: &mut HashMap<&str, Vec<u64>>, runs:
         }
         73..75 => bed.service.forget_changes(bot),
         75..78 => bed.service.end_streams(),
-        78..80 => bed.service.break_streams(kind(rng)),
-        80..84 => bed.service.fault(Request::is_list, fault(rng)),
-        84..86 => bed.service.fault(Request::is_watch, fault(rng)),
-        86..88 => bed.service.fault(|r| matches!(r, Request::Blob(_)), fault(rng)),
-        88..91 => bed.service.fault(Request::is_send, fault(rng)),
-        91..93 => bed.service.fault(|r| *r == Request::Agents, Fault::error(kind(rng)).once()),
+        78..80 => bed.service.break_streams(any_error(rng)),
+        80..84 => bed.service.fault(Request::is_list, Fault::any(rng)),
+        84..86 => bed.service.fault(Request::is_watch, Fault::any(rng)),
+        86..88 => bed.service.fault(|r| matches!(r, Request::Blob(_)), Fault::any(rng)),
+        88..91 => bed.service.fault(Request::is_send, Fault::any(rng)),
+        91..93 => bed.service.fault(|r| *r == Request::Agents, Fault::error(any_error(rng)).once()),
         93 => bed.service.next_streams([Manner::EndsAtOnce]),
         94 => bed.service.next_streams([Manner::Lives(Duration::from_secs(rng.u64(1..20)))]),
         95 => bed.shelf.full(rng.bool()),

@@ -172,6 +172,19 @@ impl Fault {
         Self { before: Some(Wait::Ever), ..Self::default() }
     }
 
+    /// Some of them, once or a few times.
+    pub(crate) fn any(rng: &mut fastrand::Rng) -> Self {
+        let fault = match rng.u8(0..6) {
+            0 => Self::slow(Duration::from_millis(rng.u64(0..6_000))),
+            1 => Self::late(Duration::from_millis(rng.u64(0..6_000))),
+            // What never left can't have been done.
+            2 => Self::done_but([ErrorKind::Broken, ErrorKind::Permanent, transient(None)][rng.usize(..3)].clone()),
+            3 => Self::error(any_error(rng)).and_late(Duration::from_millis(rng.u64(0..3_000))),
+            _ => Self::error(any_error(rng)),
+        };
+        fault.times(rng.u32(1..4))
+    }
+
     pub(crate) fn times(self, times: u32) -> Self {
         Self { times: Some(times), ..self }
     }
@@ -188,6 +201,17 @@ impl Fault {
 
 pub(crate) fn error(kind: ErrorKind) -> Error {
     Error { kind, detail: "scripted".to_owned() }
+}
+
+/// Some error of a call.
+pub(crate) fn any_error(rng: &mut fastrand::Rng) -> ErrorKind {
+    match rng.u8(0..5) {
+        0 => ErrorKind::NotSent,
+        1 => ErrorKind::Broken,
+        2 => ErrorKind::Permanent,
+        3 => transient(Some(rng.u64(0..20))),
+        _ => transient(None),
+    }
 }
 
 pub(crate) fn transient(retry_after: Option<u64>) -> ErrorKind {
