@@ -46,7 +46,7 @@ fn commits(first: u64, count: u64) -> Vec<Commit> {
     let batch = |bot: u64| {
         let marks: Vec<Mark> = (first..first + count).filter(|n| n % BOTS == bot).map(mark).collect();
         let agent = AgentId::from(data::agent(usize::try_from(bot).unwrap_or(0)));
-        let batch = Batch { id: first, clear: false, generation: GENERATION, marks };
+        let batch = Batch { id: first, clear: false, generation: GENERATION, marks: marks.into_iter().collect() };
         Commit { account: ACCOUNT.to_owned(), agent, batch }
     };
     (0..BOTS).map(batch).filter(|commit| !commit.batch.marks.is_empty()).collect()
@@ -60,7 +60,7 @@ pub(crate) fn child(folder: &str) -> Result<()> {
     let mut marks = 0;
     for bot in 0..usize::try_from(BOTS)? {
         let stored = store.load(ACCOUNT, &AgentId::from(data::agent(bot)))?;
-        marks += stored.marks.len() as u64;
+        marks += stored.len() as u64;
         mirrors.push(Mirror::new(Harness::Other, stored, Wall(0)));
     }
     let time = Clock::now().saturating_sub(start);

@@ -10,7 +10,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, params};
 
 use super::{Commit, Error, Store};
 use crate::mirror::{Digest, Mark, Stored};
-use crate::model::{AgentId, Author, EntryId, Part};
+use crate::model::{AgentId, Author, CompactId, Part};
 
 /// "cgbx": says that the file is ours.
 const APPLICATION_ID: i32 = 0x6367_6278;
@@ -102,15 +102,21 @@ impl Sqlite {
 impl Store for Sqlite {
     fn load(&mut self, account: &str, agent: &AgentId) -> Result<Stored, Error> {
         self.with(|connection| {
-            let read = |connection: &Connection| -> rusqlite::Result<Vec<(u64, Mark)>> {
+            let read = |connection: &Connection| -> rusqlite::Result<Stored> {
                 let mut query = connection.prepare_cached(
                     "SELECT generation, entry, part, seq, digest, first, edit, deleted, author FROM mark
                      WHERE bot = (SELECT id FROM bot WHERE account = ?1 AND agent = ?2)",
                 )?;
-                query.query_map(params![account, agent.as_str()], mark)?.collect()
+                let mut rows = query.query(params![account, agent.as_str()])?;
+                let mut stored = Stored::default();
+                while let Some(row) = rows.next()? {
+                    let (generation, mark) = mark(row)?;
+                    stored.push(generation, &mark);
+                }
+                stored.shrink();
+                Ok(stored)
             };
-            let marks = read(connection).map_err(classify)?;
-            Ok(Stored { marks })
+            read(connection).map_err(classify)
         })
     }
 
@@ -133,7 +139,7 @@ impl Store for Sqlite {
 }
 
 /// A row as a mark. What none of ours can hold is an error, never a guess: a guessed cursor would be told to hosts.
-fn mark(row: &rusqlite::Row<'_>) -> rusqlite::Result<(u64, Mark)> {
+fn mark<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<(u64, Mark<CompactId<'a>>)> {
     let number = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
     let maybe = |column| row.get::<_, Option<i64>>(column).map(|value| value.map(i64::cast_unsigned));
     let flag = |column| match row.get::<_, i64>(column)? {
@@ -142,7 +148,7 @@ fn mark(row: &rusqlite::Row<'_>) -> rusqlite::Result<(u64, Mark)> {
         other => Err(rusqlite::Error::IntegralValueOutOfRange(column, other)),
     };
     let mark = Mark {
-        entry: EntryId::from(row.get::<_, String>(1)?),
+        entry: CompactId::of(row.get_ref(1)?.as_str()?),
         part: if flag(2)? { Part::Answer } else { Part::Entry },
         seq: number(3)?,
         digest: row.get::<_, Option<[u8; 16]>>(4)?.map(Digest),
@@ -169,12 +175,12 @@ fn write_batch(transaction: &Transaction<'_>, commit: &Commit) -> rusqlite::Resu
         "INSERT OR REPLACE INTO mark (bot, generation, entry, part, seq, digest, first, edit, deleted, author)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
     )?;
-    for mark in &batch.marks {
+    for mark in batch.marks.iter() {
         // SQLite's integers are signed: the bits are kept, the order isn't needed there.
         insert.execute(params![
             bot,
             batch.generation.cast_signed(),
-            mark.entry.as_str(),
+            mark.entry.text(&mut [0; _]),
             i64::from(mark.part == Part::Answer),
             mark.seq.cast_signed(),
             mark.digest.as_ref().map(|digest| &digest.0[..]),
@@ -309,6 +315,7 @@ mod tests {
 
     use super::*;
     use crate::mirror::Batch;
+    use crate::model::EntryId;
 
     fn mark(entry: &str, first: u64) -> Mark {
         Mark {
@@ -327,12 +334,12 @@ mod tests {
         Commit {
             account: "a".to_owned(),
             agent: AgentId::from("bot"),
-            batch: Batch { id: 1, clear, generation, marks },
+            batch: Batch { id: 1, clear, generation, marks: marks.into_iter().collect() },
         }
     }
 
     fn load(index: &mut Sqlite) -> Vec<(u64, Mark)> {
-        index.load("a", &AgentId::from("bot")).expect("loads").marks
+        index.load("a", &AgentId::from("bot")).expect("loads").to_vec()
     }
 
     #[test]
@@ -365,7 +372,7 @@ mod tests {
             .expect("commits");
         index.commit(&[commit(3, true, vec![mark("z", 4)])]).expect("commits");
         assert_eq!(load(&mut index), vec![(3, mark("z", 4))]);
-        assert_eq!(index.load("a", &AgentId::from("other")).expect("loads").marks.len(), 1);
+        assert_eq!(index.load("a", &AgentId::from("other")).expect("loads").len(), 1);
     }
 
     #[test]

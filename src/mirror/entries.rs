@@ -11,7 +11,7 @@ use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
 use super::batch::Digest;
 use super::unit::{Exposed, Pending};
-use crate::model::{Author, EntryId, Mono, Part, Widget, varint};
+use crate::model::{Author, CompactId, EntryId, Mono, Part, Widget};
 
 /// An entry's place in [`Entries`].
 pub(super) type Key = u32;
@@ -37,7 +37,7 @@ pub(super) enum Body {
 #[derive(Debug, Default)]
 pub(super) struct Entries {
     slots: Vec<Slot>,
-    /// The ids, each behind its length.
+    /// The ids, packed one after the other.
     ids: Vec<u8>,
     by_id: HashTable<Key>,
     /// Entries by their row, where that row carries the entry at the entry's number.
@@ -178,7 +178,7 @@ impl Entries {
     pub(super) fn reserve(&mut self, count: usize) {
         let Self { slots, ids, by_id, at_home, hasher, .. } = self;
         slots.reserve_exact(count);
-        by_id.reserve(count, |&key| hash_bytes(hasher, id_of(&slots[key as usize], ids)));
+        by_id.reserve(count, |&key| hash_id(hasher, id_of(&slots[key as usize], ids)));
         at_home.reserve(count, |&key| hash_row(hasher, slots[key as usize].seq));
     }
 
@@ -189,34 +189,37 @@ impl Entries {
 
     /// The key of an entry.
     pub(super) fn find(&self, id: &EntryId) -> Option<Key> {
-        self.by_id.find(self.hash_id(id.as_str().as_bytes()), |&key| self.is(key, id)).copied()
+        self.look(CompactId::of(id.as_str()))
+    }
+
+    fn look(&self, id: CompactId<'_>) -> Option<Key> {
+        self.by_id.find(hash_id(&self.hasher, id), |&key| id_of(&self.slots[key as usize], &self.ids) == id).copied()
     }
 
     /// The key of an entry, new if need be; a new one is carried by no row yet.
-    pub(super) fn key_for(&mut self, id: &EntryId, seq: u64) -> Key {
-        if let Some(key) = self.find(id) {
+    pub(super) fn key_for(&mut self, id: CompactId<'_>, seq: u64) -> Key {
+        if let Some(key) = self.look(id) {
             return key;
         }
         // 2^32 entries of one Bot would need more memory than any machine this runs on has.
         let key = Key::try_from(self.slots.len()).unwrap_or(Key::MAX);
         let place = (self.ids.len() as u64).to_le_bytes();
-        varint::put_text(&mut self.ids, id.as_str());
+        id.put(&mut self.ids);
         let id_place = [place[0], place[1], place[2], place[3], place[4]];
         self.slots.push(Slot { seq, id: id_place, ..Slot::default() });
-        let hash = self.hash_id(id.as_str().as_bytes());
         let Self { by_id, slots, ids, hasher, .. } = self;
-        by_id.insert_unique(hash, key, |&key| hash_bytes(hasher, id_of(&slots[key as usize], ids)));
+        by_id.insert_unique(hash_id(hasher, id), key, |&key| hash_id(hasher, id_of(&slots[key as usize], ids)));
         key
-    }
-
-    fn is(&self, key: Key, id: &EntryId) -> bool {
-        id_of(&self.slots[key as usize], &self.ids) == id.as_str().as_bytes()
     }
 
     /// Its id.
     pub(super) fn id(&self, key: Key) -> EntryId {
-        // Only texts are put.
-        EntryId::from(std::str::from_utf8(id_of(&self.slots[key as usize], &self.ids)).unwrap_or_default())
+        self.compact_id(key).id()
+    }
+
+    /// The same, as it is packed.
+    pub(super) fn compact_id(&self, key: Key) -> CompactId<'_> {
+        id_of(&self.slots[key as usize], &self.ids)
     }
 
     /// The row that carries it, or did.
@@ -403,18 +406,14 @@ impl Entries {
         }
     }
 
-    fn hash_id(&self, id: &[u8]) -> u64 {
-        hash_bytes(&self.hasher, id)
-    }
-
     fn hash_row(&self, seq: u64) -> u64 {
         hash_row(&self.hasher, seq)
     }
 }
 
-fn hash_bytes(hasher: &DefaultHashBuilder, bytes: &[u8]) -> u64 {
+fn hash_id(hasher: &DefaultHashBuilder, id: CompactId<'_>) -> u64 {
     let mut hash = hasher.build_hasher();
-    hash.write(bytes);
+    hash.write(id.key());
     hash.finish()
 }
 
@@ -424,12 +423,12 @@ fn hash_row(hasher: &DefaultHashBuilder, seq: u64) -> u64 {
     hash.finish()
 }
 
-fn id_of<'a>(slot: &Slot, ids: &'a [u8]) -> &'a [u8] {
+fn id_of<'a>(slot: &Slot, ids: &'a [u8]) -> CompactId<'a> {
     let mut place = [0; 8];
     place[..5].copy_from_slice(&slot.id);
     let place = u64::from_le_bytes(place);
     let mut bytes = usize::try_from(place).ok().and_then(|place| ids.get(place..)).unwrap_or_default();
-    varint::take_text(&mut bytes)
+    CompactId::take(&mut bytes)
 }
 
 impl Slot {

@@ -2,8 +2,8 @@
 
 use super::entries::{Body, Key, slot};
 use super::unit::{Exposed, Held, empty};
-use super::{BODY_WAIT, BODY_WAIT_OPENING, Batch, Effect, InFlight, LATE_WAIT, Mark, Mirror, Text};
-use crate::model::{Author, Message, Mono, Now, Part, Version, Wall};
+use super::{BODY_WAIT, BODY_WAIT_OPENING, Batch, Effect, InFlight, LATE_WAIT, Mark, Marks, Mirror, Text};
+use crate::model::{Author, CompactId, Message, Mono, Now, Part, Version, Wall};
 
 impl Mirror {
     /// Does what is due at `now`.
@@ -223,7 +223,12 @@ impl Mirror {
         }
         touched.sort_unstable();
         touched.dedup();
-        let marks = touched.into_iter().filter_map(|(key, part)| self.mark(key, part)).collect();
+        let mut marks = Marks::default();
+        for (key, part) in touched {
+            if let Some(mark) = self.mark(key, part) {
+                marks.push(&mark);
+            }
+        }
         self.next_batch += 1;
         self.effects.push(Effect::Commit(Batch {
             id: self.next_batch,
@@ -234,10 +239,10 @@ impl Mirror {
         self.in_flight = Some(InFlight { batch: self.next_batch, messages: staged.messages, head: self.staged_head });
     }
 
-    fn mark(&self, key: Key, part: Part) -> Option<Mark> {
+    fn mark(&self, key: Key, part: Part) -> Option<Mark<CompactId<'_>>> {
         let exposed = self.entries.exposed(key, part)?;
         Some(Mark {
-            entry: self.entries.id(key),
+            entry: self.entries.compact_id(key),
             part,
             seq: self.entries.seq(key),
             digest: exposed.digest,

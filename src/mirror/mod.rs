@@ -27,7 +27,7 @@ use std::time::Duration;
 use hashbrown::{HashMap, HashSet};
 
 pub use activity::{Notice, SPACING as ACTIVITY_SPACING};
-pub use batch::{Batch, Digest, Mark, Stored};
+pub use batch::{Batch, Digest, Mark, Marks, Stored};
 pub use render::{Rendered, Text, render};
 
 use crate::model::{

@@ -204,12 +204,14 @@ impl Mirror {
     /// Takes over what the index held, where it is of this generation.
     fn install(&mut self, generation: u64) {
         let stored = std::mem::take(&mut self.stored);
-        if stored.marks.iter().any(|(of, _)| *of != generation) {
+        if stored.generations.iter().any(|(of, _)| *of != generation) {
             self.clear_owed = true;
         }
-        self.entries.reserve(stored.marks.len());
-        for (_, mark) in stored.marks.into_iter().filter(|(of, _)| *of == generation) {
-            let key = self.entries.key_for(&mark.entry, mark.seq);
+        let current = stored.generations.into_iter().find(|(of, _)| *of == generation);
+        let marks = current.map(|(_, marks)| marks).unwrap_or_default();
+        self.entries.reserve(marks.len());
+        for mark in marks.iter() {
+            let key = self.entries.key_for(mark.entry, mark.seq);
             if self.clear_owed {
                 self.moved.insert(key);
             }

@@ -10,7 +10,7 @@ use super::entries::{Body, Key, slot};
 use super::render::{Rendered, render};
 use super::unit::Want;
 use super::{Effect, FetchQuery, Mirror, Source};
-use crate::model::{BodyRef, Content, Delete, EntryId, Malformed, Now, Part, Row, RowBody, Wall};
+use crate::model::{BodyRef, CompactId, Content, Delete, EntryId, Malformed, Now, Part, Row, RowBody, Wall};
 
 enum Op {
     Delete(Delete),
@@ -115,7 +115,7 @@ impl Mirror {
             self.entries.empty_row(row.seq, Some(row.number));
             return;
         }
-        let key = key.unwrap_or_else(|| self.entries.key_for(&id, row.seq));
+        let key = key.unwrap_or_else(|| self.entries.key_for(CompactId::of(id.as_str()), row.seq));
         self.carry(key, row);
         match &row.body {
             RowBody::Entry(body) => {

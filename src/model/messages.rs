@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Author, EntryId, Message, Meta, Part, Version, Wall, varint};
+use super::{Author, CompactId, EntryId, Message, Meta, Part, Version, Wall, varint};
 
 /// Full chunks are of this size; a message that is longer has one of its own.
 const CHUNK: usize = 256 * 1024;
@@ -61,8 +61,8 @@ pub struct Packed<'a> {
     flags: u8,
     seq: u64,
     at: i64,
-    entry: &'a [u8],
-    reply_to: Option<&'a [u8]>,
+    entry: CompactId<'a>,
+    reply_to: Option<CompactId<'a>>,
     meta: Option<&'a Meta>,
     text: &'a [u8],
 }
@@ -200,9 +200,9 @@ impl Shelf {
         bytes.push(flags);
         varint::put(&mut bytes, message.seq);
         varint::put(&mut bytes, message.at.0.cast_unsigned());
-        varint::put_text(&mut bytes, message.entry.as_str());
+        CompactId::of(message.entry.as_str()).put(&mut bytes);
         if let Some(target) = &message.reply_to {
-            varint::put_text(&mut bytes, target.as_str());
+            CompactId::of(target.as_str()).put(&mut bytes);
         }
         if let Some(meta) = message.meta {
             varint::put(&mut bytes, self.metas.len() as u64);
@@ -238,9 +238,8 @@ impl Shelf {
         let flags = bytes.split_off_first().copied().unwrap_or(0);
         let seq = varint::take(&mut bytes);
         let at = varint::take(&mut bytes).cast_signed();
-        let entry = varint::take_text(&mut bytes);
-        let reply_to =
-            (flags & REPLY != 0).then(|| varint::take_text(&mut bytes)).filter(|_| place.offset & ALONE == 0);
+        let entry = CompactId::take(&mut bytes);
+        let reply_to = (flags & REPLY != 0).then(|| CompactId::take(&mut bytes)).filter(|_| place.offset & ALONE == 0);
         let meta = if flags & META == 0 {
             None
         } else {
@@ -266,7 +265,7 @@ impl Packed<'_> {
     /// See [`Message::reply_to`].
     #[must_use]
     pub fn reply_to(&self) -> Option<EntryId> {
-        self.reply_to.map(|target| EntryId::from(text(target)))
+        self.reply_to.map(|target| target.id())
     }
 
     /// Bytes of its text.
@@ -275,9 +274,9 @@ impl Packed<'_> {
         self.text.len()
     }
 
-    /// The bytes of its entry's id.
+    /// Its entry's id.
     #[must_use]
-    pub fn entry(&self) -> &[u8] {
+    pub fn entry(&self) -> CompactId<'_> {
         self.entry
     }
 
@@ -303,7 +302,7 @@ impl Packed<'_> {
         Message {
             number: self.number,
             seq: self.seq,
-            entry: EntryId::from(text(self.entry)),
+            entry: self.entry.id(),
             part: self.part(),
             version: self.version(),
             from: if self.flags & BOT == 0 { Author::Account } else { Author::Bot },

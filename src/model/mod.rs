@@ -5,6 +5,7 @@
 
 mod activity;
 mod bot;
+mod compact;
 mod entry;
 mod ids;
 mod message;
@@ -14,6 +15,7 @@ pub mod varint;
 
 pub use activity::{Activity, LiveActivity, LiveState, TurnFailure};
 pub use bot::{Account, Bot, Harness};
+pub use compact::{CompactId, Room};
 pub use entry::{
     Attachment, BodyRef, Card, Content, Delete, Entry, Image, Malformed, Role, Row, RowBody, Widget, WidgetOption,
 };

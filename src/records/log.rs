@@ -1,6 +1,6 @@
 //! The exposed messages of one record, and their pages.
 
-use crate::model::{Message, Messages, Packed, Part, Version};
+use crate::model::{CompactId, Message, Messages, Packed, Part, Version};
 
 /// A page ends before this much text, in bytes of UTF-8.
 pub const PAGE_BYTES: usize = 4 * 1024 * 1024;
@@ -169,6 +169,7 @@ struct ParsedId<'a> {
     generation: u64,
     /// The entry's id as escaped by `base_id`: it holds no `:`.
     entry: &'a str,
+    compact: CompactId<'a>,
     part: Part,
     version: Version,
 }
@@ -187,15 +188,17 @@ impl<'a> ParsedId<'a> {
             (Some("reply"), Some("delete"), Some(_)) => (Part::Answer, Version::Delete),
             _ => return None,
         };
-        Some(Self { id, generation, entry, part, version })
+        Some(Self { id, generation, entry, compact: CompactId::of(entry), part, version })
     }
 
-    /// A cheap no for nearly every other message: the last byte of an id survives escaping unless it is a `:`.
+    /// A cheap no for nearly every other message. A UUID is written as it is; of another id the last byte survives escaping unless it is a `:`.
     fn may_be(&self, message: &Packed<'_>) -> bool {
-        let entry = message.entry();
         message.part() == self.part
             && message.version() == self.version
-            && (entry.ends_with(b":") || entry.last() == self.entry.as_bytes().last())
+            && match message.entry() {
+                uuid @ CompactId::Uuid(_) => uuid == self.compact,
+                CompactId::Text(entry) => entry.ends_with(b":") || entry.last() == self.entry.as_bytes().last(),
+            }
     }
 }
 

@@ -9,6 +9,7 @@ use proptest::sample::Index;
 use super::*;
 use crate::fuzz::{Corpus, Input, fuzz};
 use crate::mirror::Batch;
+use crate::model::EntryId;
 
 const BOTS: [&str; 3] = ["bot", "other", "小白"];
 
@@ -16,7 +17,7 @@ fn commit_of(agent: &str, generation: u64, marks: Vec<Mark>) -> Commit {
     Commit {
         account: "a".to_owned(),
         agent: AgentId::from(agent),
-        batch: Batch { id: 1, clear: false, generation, marks },
+        batch: Batch { id: 1, clear: false, generation, marks: marks.into_iter().collect() },
     }
 }
 
@@ -75,16 +76,16 @@ fn opened(main: &[u8], log: Option<&[u8]>, flipped: bool) -> Vec<(u64, Mark)> {
     // An error here would be one that passes; nothing passes by itself on a disk that is well.
     let mut marks = Vec::new();
     for agent in BOTS {
-        marks.extend(index.load("a", &AgentId::from(agent)).expect("it is read, or set aside").marks);
+        marks.extend(index.load("a", &AgentId::from(agent)).expect("it is read, or set aside").to_vec());
     }
     let new = mark("new", 900);
     index.commit(&[commit_of("bot", 2, vec![new.clone()])]).expect("it can be written, or is set aside");
-    let now = index.load("a", &AgentId::from("bot")).expect("and read again").marks;
+    let now = index.load("a", &AgentId::from("bot")).expect("and read again").to_vec();
     assert!(flipped || now.contains(&(2, new.clone())), "{now:?}");
     let aside = index.take_set_aside();
     assert!(aside.iter().all(|file| file.exists()), "{aside:?}");
     drop(index);
-    let now = Sqlite::at(path).load("a", &AgentId::from("bot")).expect("and after a restart").marks;
+    let now = Sqlite::at(path).load("a", &AgentId::from("bot")).expect("and after a restart").to_vec();
     assert!(flipped || now.contains(&(2, new)), "{now:?}");
     marks
 }
@@ -141,13 +142,13 @@ fn what_would_fail_for_ever_is_set_aside_and_a_new_one_made() {
         let path = folder.path().join("index.sqlite3");
         fs::write(&path, &bytes).unwrap();
         let mut index = Sqlite::at(path);
-        let marks = index.load("a", &AgentId::from("bot")).unwrap_or_else(|error| panic!("{damage}: {error}")).marks;
+        let marks = index.load("a", &AgentId::from("bot")).unwrap_or_else(|error| panic!("{damage}: {error}")).to_vec();
         assert_eq!(marks, [], "{damage}");
         let aside = index.take_set_aside();
         assert_eq!(aside.len(), 1, "{damage}");
         assert_eq!(fs::metadata(&aside[0]).unwrap().len(), bytes.len() as u64, "{damage}");
         index.commit(&[commit_of("bot", 1, vec![mark("new", 1)])]).unwrap_or_else(|error| panic!("{damage}: {error}"));
-        assert_eq!(index.load("a", &AgentId::from("bot")).unwrap().marks, [(1, mark("new", 1))], "{damage}");
+        assert_eq!(index.load("a", &AgentId::from("bot")).unwrap().to_vec(), [(1, mark("new", 1))], "{damage}");
     }
 }
 

@@ -259,11 +259,11 @@ pub(super) struct Index {
 }
 
 impl Index {
-    pub(super) fn write(&mut self, batch: Batch) {
+    pub(super) fn write(&mut self, batch: &Batch) {
         if batch.clear {
             self.marks.clear();
         }
-        for mark in batch.marks {
+        for mark in batch.marks.to_vec() {
             self.marks.insert((batch.generation, mark.entry.to_string(), mark.part), mark);
         }
     }
@@ -417,7 +417,7 @@ impl Bed {
         self.asked.clear();
         self.fetches.clear();
         let marks = self.index.marks.iter().map(|((generation, ..), mark)| (*generation, mark.clone())).collect();
-        self.mirror = Mirror::new(self.harness, Stored { marks }, self.now.wall);
+        self.mirror = Mirror::new(self.harness, marks, self.now.wall);
         let told = std::mem::take(&mut self.host.told);
         self.host = Host { told, ..Host::default() };
     }
@@ -488,7 +488,7 @@ impl Bed {
                     self.batches.push_back(batch);
                 } else {
                     let id = batch.id;
-                    self.index.write(batch);
+                    self.index.write(&batch);
                     follow.push(Input::Committed { batch: id });
                 }
             }
@@ -585,7 +585,7 @@ impl Bed {
     pub(super) fn commit(&mut self) {
         let batch = self.batches.pop_front().expect("no batch waits");
         let id = batch.id;
-        self.index.write(batch);
+        self.index.write(&batch);
         self.input(Input::Committed { batch: id });
     }
 

@@ -361,7 +361,7 @@ impl World {
     fn restart(&mut self, unheard: usize) {
         for _ in 0..unheard.min(self.bed.batches.len()) {
             let batch = self.bed.batches.pop_front().unwrap();
-            self.bed.index.write(batch);
+            self.bed.index.write(&batch);
         }
         self.outbox = None;
         self.last_frame = None;

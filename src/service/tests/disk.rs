@@ -166,7 +166,7 @@ impl Store for Disk {
             return Err(Error::Disk("scripted".to_owned()));
         }
         let stored = state.index.load(account, agent)?;
-        self.history.plain(format_args!("disk: loaded {} marks of {agent}", stored.marks.len()));
+        self.history.plain(format_args!("disk: loaded {} marks of {agent}", stored.len()));
         Ok(stored)
     }
 
