@@ -52,7 +52,7 @@ pub(super) async fn read(config: &Config, bot: &str, follow: bool, limit: u16, j
         let page = tokio::time::timeout(PATIENCE, newest(&handle, &mut feed, &view.info.id, limit)).await;
         spinner.finish_and_clear();
         let page = page.map_err(|_| Problem::Failure(why(&handle, "会话还没有读完，请稍后再试。")))??;
-        show(&view, page.generation, &page.messages, json);
+        show(&view, page.generation, &page.messages.to_vec(), json);
         if follow {
             let from = Place { generation: u128::from(page.generation), number: page.head.map_or(0, u128::from) };
             tokio::select! {
@@ -89,17 +89,17 @@ async fn tail(handle: &Handle, feed: &mut Feed, view: &RecordView, mut place: Pl
     loop {
         match handle.read(record, Bound::After(place), 500) {
             Ok(page) => {
-                show(view, page.generation, &page.messages, json);
-                if let Some(last) = page.messages.last() {
-                    place.number = u128::from(last.number);
+                show(view, page.generation, &page.messages.to_vec(), json);
+                if let Some(last) = page.messages.last_number() {
+                    place.number = u128::from(last);
                     continue;
                 }
             }
             Err(ReadError::HistoryReset { .. }) => {
                 if let Ok(page) = handle.read(record, Bound::Newest, 500) {
                     terminal::complain("会话历史已被重置，下面从新的历史开始。");
-                    show(view, page.generation, &page.messages, json);
-                    let number = page.messages.last().map_or(0, |last| u128::from(last.number));
+                    show(view, page.generation, &page.messages.to_vec(), json);
+                    let number = page.messages.last_number().map_or(0, u128::from);
                     place = Place { generation: u128::from(page.generation), number };
                     continue;
                 }

@@ -160,11 +160,11 @@ impl Host {
         let limit = if bound == Bound::Newest { FIRST } else { 500 };
         let Ok(page) = self.handle.read(record, bound, limit) else { return };
         let Some(view) = self.handle.record(record) else { return };
-        for message in &page.messages {
+        for message in &page.messages.to_vec() {
             terminal::say(&format!("[{}] {}", terminal::name(&title(&view)), line(&view, message)));
             self.note_card(record, page.generation, message);
         }
-        let last = page.messages.last().map(|message| message.number).or(page.head);
+        let last = page.messages.last_number().or(page.head);
         if let Some(number) = last {
             let place = Place { generation: u128::from(page.generation), number: u128::from(number) };
             self.shown.insert(record.clone(), place);

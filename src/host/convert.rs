@@ -169,7 +169,7 @@ pub fn withdrawn(record: &RecordId, reason: Withdrawal) -> wire::RecordWithdrawn
 pub fn page(page: &records::Page, account: &Account, bot: &Bot) -> wire::ReadResult {
     let who = Who { generation: page.generation, own: records::self_id(account), bot: records::bot_id(&bot.agent_id) };
     wire::ReadResult {
-        messages: page.messages.iter().map(|said| message(said, &who)).collect(),
+        messages: page.messages.iter().map(|said| message(&said, &who)).collect(),
         head: page.head.map(|number| who.cursor(number)),
         has_more: wire::HasMore { before: page.more_before, after: page.more_after },
     }
@@ -188,30 +188,29 @@ impl Who {
     }
 }
 
-fn message(said: &model::Message, who: &Who) -> wire::Message {
-    let change = match said.version {
+fn message(said: &model::Packed<'_>, who: &Who) -> wire::Message {
+    let change = match said.version() {
         Version::Base => None,
         Version::Edit => Some(wire::Change::Edit),
         Version::Delete => Some(wire::Change::Delete),
     };
     // A delete says nothing, so it addresses nobody.
-    let addresses_bot = said.part == Part::Answer && said.version != Version::Delete;
+    let addresses_bot = said.part() == Part::Answer && said.version() != Version::Delete;
     wire::Message {
         id: said.id(who.generation),
-        cursor: who.cursor(said.number),
-        from: match said.from {
+        cursor: who.cursor(said.number()),
+        from: match said.from() {
             Author::Account => who.own.clone(),
             Author::Bot => who.bot.clone(),
         },
-        at: time(said.at),
-        text: said.text.to_string(),
+        at: time(said.at()),
+        text: said.text().to_owned(),
         reply_to: said
-            .reply_to
-            .as_ref()
-            .map(|entry| wire::MessageRef { message: base_id(who.generation, entry, Part::Entry) }),
+            .reply_to()
+            .map(|entry| wire::MessageRef { message: base_id(who.generation, entry.text(&mut [0; _]), Part::Entry) }),
         mentions: if addresses_bot { vec![who.bot.clone()] } else { vec![] },
         about: change.map(|change| wire::About { message: said.base(who.generation), change }),
-        meta: said.meta.as_ref().map(|meta| wire::Meta { own: message_meta(meta) }),
+        meta: said.meta().map(|meta| wire::Meta { own: message_meta(meta) }),
     }
 }
 

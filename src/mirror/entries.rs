@@ -83,24 +83,121 @@ struct Revised {
 /// What an entry has while something of it isn't at rest.
 #[derive(Debug, Default)]
 pub(super) struct Work {
-    /// By part.
-    pub(super) pending: [Option<Pending>; 2],
+    /// Its own text.
+    pending: Option<Pending>,
+    /// Where that stands in the mirror's order.
+    registered: Option<u64>,
+    rare: Option<Box<Rare>>,
+}
+
+/// What few entries have.
+#[derive(Debug, Default)]
+struct Rare {
+    /// The text of its answer.
+    pending: Option<Pending>,
+    registered: Option<u64>,
     /// What was exposed of its answer.
-    pub(super) answer: Option<Exposed>,
-    pub(super) widget: Option<Arc<Widget>>,
+    answer: Option<Exposed>,
+    widget: Option<Arc<Widget>>,
     /// Since when its body is waited for.
     waiting: Option<Mono>,
-    pub(super) nonce: Option<u128>,
-    /// Where it stands in the mirror's order, by part.
-    pub(super) registered: [Option<u64>; 2],
+    nonce: Option<u128>,
     /// When it was first found ready but late.
-    pub(super) late_since: Option<Mono>,
+    late_since: Option<Mono>,
+}
+
+/// A field of [`Rare`]: to set it to nothing doesn't make one.
+macro_rules! rare {
+    ($($get:ident, $set:ident: $field:ident, $type:ty;)*) => {$(
+        pub(super) fn $get(&self) -> Option<$type> {
+            self.rare.as_ref()?.$field
+        }
+
+        pub(super) fn $set(&mut self, value: Option<$type>) {
+            if self.rare.is_some() || value.is_some() {
+                self.rare.get_or_insert_default().$field = value;
+            }
+        }
+    )*};
 }
 
 impl Work {
+    rare! {
+        answer, set_answer: answer, Exposed;
+        waiting, set_waiting: waiting, Mono;
+        nonce, set_nonce: nonce, u128;
+        late_since, set_late_since: late_since, Mono;
+    }
+
+    pub(super) fn widget(&self) -> Option<&Arc<Widget>> {
+        self.rare.as_ref()?.widget.as_ref()
+    }
+
+    pub(super) fn set_widget(&mut self, widget: Option<Arc<Widget>>) {
+        if self.rare.is_some() || widget.is_some() {
+            self.rare.get_or_insert_default().widget = widget;
+        }
+    }
+
+    /// What waits to be exposed of one of its texts.
+    pub(super) fn pending(&self, part: Part) -> Option<&Pending> {
+        match part {
+            Part::Entry => self.pending.as_ref(),
+            Part::Answer => self.rare.as_ref()?.pending.as_ref(),
+        }
+    }
+
+    fn pending_mut(&mut self, part: Part) -> Option<&mut Pending> {
+        match part {
+            Part::Entry => self.pending.as_mut(),
+            Part::Answer => self.rare.as_mut()?.pending.as_mut(),
+        }
+    }
+
+    pub(super) fn set_pending(&mut self, part: Part, pending: Option<Pending>) {
+        match part {
+            Part::Entry => self.pending = pending,
+            Part::Answer => self.rare.get_or_insert_default().pending = pending,
+        }
+    }
+
+    pub(super) fn take_pending(&mut self, part: Part) -> Option<Pending> {
+        match part {
+            Part::Entry => self.pending.take(),
+            Part::Answer => self.rare.as_mut()?.pending.take(),
+        }
+    }
+
+    /// What waits of both.
+    pub(super) fn all_pending(&mut self) -> impl Iterator<Item = &mut Pending> {
+        let Self { pending, rare, .. } = self;
+        pending.iter_mut().chain(rare.iter_mut().flat_map(|rare| rare.pending.iter_mut()))
+    }
+
+    /// Where a text stands in the mirror's order.
+    pub(super) fn registered(&self, part: Part) -> Option<u64> {
+        match part {
+            Part::Entry => self.registered,
+            Part::Answer => self.rare.as_ref()?.registered,
+        }
+    }
+
+    pub(super) fn set_registered(&mut self, part: Part, number: Option<u64>) {
+        match part {
+            Part::Entry => self.registered = number,
+            Part::Answer => self.rare.get_or_insert_default().registered = number,
+        }
+    }
+
     fn done(&self) -> bool {
-        self.pending.iter().all(Option::is_none)
-            && self.registered == [None, None]
+        self.pending.is_none() && self.registered.is_none() && self.rare.as_ref().is_none_or(|rare| rare.is_empty())
+    }
+}
+
+impl Rare {
+    fn is_empty(&self) -> bool {
+        self.pending.is_none()
+            && self.registered.is_none()
             && (self.answer.is_none() && self.widget.is_none() && self.nonce.is_none())
             && self.waiting.is_none()
             && self.late_since.is_none()
@@ -160,14 +257,6 @@ impl Desks {
 /// Free places that are kept for the next entries.
 const SPARE: usize = 256;
 
-/// The place of a part in arrays.
-pub(super) fn slot(part: Part) -> usize {
-    match part {
-        Part::Entry => 0,
-        Part::Answer => 1,
-    }
-}
-
 impl Entries {
     /// Forgets everything.
     pub(super) fn clear(&mut self) {
@@ -192,7 +281,8 @@ impl Entries {
         self.look(CompactId::of(id.as_str()))
     }
 
-    fn look(&self, id: CompactId<'_>) -> Option<Key> {
+    /// The same, of an id that is packed.
+    pub(super) fn look(&self, id: CompactId<'_>) -> Option<Key> {
         self.by_id.find(hash_id(&self.hasher, id), |&key| id_of(&self.slots[key as usize], &self.ids) == id).copied()
     }
 
@@ -235,7 +325,7 @@ impl Entries {
 
     /// The state of its body.
     pub(super) fn body(&self, key: Key) -> Body {
-        match self.work(key).and_then(|work| work.waiting) {
+        match self.work(key).and_then(Work::waiting) {
             Some(since) => Body::Waiting { since },
             None if self.slots[key as usize].is(LOST) => Body::Lost,
             None => Body::Known,
@@ -245,10 +335,10 @@ impl Entries {
     pub(super) fn set_body(&mut self, key: Key, body: Body) {
         self.slots[key as usize].set(LOST, body == Body::Lost);
         match body {
-            Body::Waiting { since } => self.work_mut(key).waiting = Some(since),
+            Body::Waiting { since } => self.work_mut(key).set_waiting(Some(since)),
             Body::Known | Body::Lost => {
                 if let Some(work) = self.work_if(key) {
-                    work.waiting = None;
+                    work.set_waiting(None);
                 }
             }
         }
@@ -257,7 +347,7 @@ impl Entries {
     /// What was exposed of one of its texts.
     pub(super) fn exposed(&self, key: Key, part: Part) -> Option<Exposed> {
         if part == Part::Answer {
-            return self.work(key)?.answer;
+            return self.work(key)?.answer();
         }
         let slot = &self.slots[key as usize];
         if !slot.is(EXPOSED) {
@@ -277,7 +367,7 @@ impl Entries {
 
     pub(super) fn set_exposed(&mut self, key: Key, part: Part, exposed: Exposed) {
         if part == Part::Answer {
-            self.work_mut(key).answer = Some(exposed);
+            self.work_mut(key).set_answer(Some(exposed));
             return;
         }
         let slot = &mut self.slots[key as usize];
@@ -302,7 +392,12 @@ impl Entries {
 
     /// What waits to be exposed of one of its texts.
     pub(super) fn pending(&self, key: Key, part: Part) -> Option<&Pending> {
-        self.work(key)?.pending[slot(part)].as_ref()
+        self.work(key)?.pending(part)
+    }
+
+    /// The same, to be changed.
+    pub(super) fn pending_mut(&mut self, key: Key, part: Part) -> Option<&mut Pending> {
+        self.work_if(key)?.pending_mut(part)
     }
 
     /// What isn't at rest of it.

@@ -1,9 +1,9 @@
 //! From pending to readable: the order, what is late, the commit, the opening of the record.
 
-use super::entries::{Body, Key, slot};
-use super::unit::{Exposed, Held, empty};
+use super::entries::{Body, Key, Work};
+use super::unit::{Exposed, Loose, Pending, Times, Wanted, empty, shown_at};
 use super::{BODY_WAIT, BODY_WAIT_OPENING, Batch, Effect, InFlight, LATE_WAIT, Mark, Marks, Mirror, Text};
-use crate::model::{Author, CompactId, Message, Mono, Now, Part, Version, Wall};
+use crate::model::{Author, CompactId, EntryId, Message, Mono, Now, Part, Pile, Version, Wall};
 
 impl Mirror {
     /// Does what is due at `now`.
@@ -92,12 +92,13 @@ impl Mirror {
             return;
         }
         for &(key, _) in &late {
-            self.entries.work_mut(key).late_since.get_or_insert(now);
+            let work = self.entries.work_mut(key);
+            work.set_late_since(work.late_since().or(Some(now)));
         }
         let number = if let Some(shared) = staged.first {
             shared
         } else {
-            let oldest = late.iter().filter_map(|&(key, _)| self.entries.work(key)?.late_since).min();
+            let oldest = late.iter().filter_map(|&(key, _)| self.entries.work(key)?.late_since()).min();
             let waited = oldest.is_some_and(|since| now >= since.after(LATE_WAIT));
             let Some(next) = self.own_number().filter(|_| waited) else {
                 return;
@@ -108,7 +109,7 @@ impl Mirror {
         };
         for (key, part) in late {
             if let Some(work) = self.entries.work_if(key) {
-                work.late_since = None;
+                work.set_late_since(None);
             }
             self.stage(key, part, number, staged);
         }
@@ -124,14 +125,13 @@ impl Mirror {
     /// Turns one pending text into a message with the cursor `number`.
     fn stage(&mut self, key: Key, part: Part, number: u64, staged: &mut Staged) {
         let before = self.entries.exposed(key, part);
-        let Some(pending) = self.entries.work_if(key).and_then(|work| work.pending[slot(part)].take()) else { return };
-        let version = match (&pending.text, before.is_some()) {
-            (Some(_), false) => Version::Base,
-            (Some(_), true) => Version::Edit,
-            (None, _) => Version::Delete,
+        let Some(pending) = self.entries.work_if(key).and_then(|work| work.take_pending(part)) else { return };
+        let version = match (pending.says(), before.is_some()) {
+            (true, false) => Version::Base,
+            (true, true) => Version::Edit,
+            (false, _) => Version::Delete,
         };
-        let author = before.map(|exposed| exposed.author);
-        let author = author.or_else(|| pending.text.as_ref().map(Held::from)).unwrap_or(Author::Bot);
+        let author = before.map(|exposed| exposed.author).or_else(|| pending.from()).unwrap_or(Author::Bot);
         let first = Exposed { digest: None, first: number, edit: None, delete: None, author, delivered: true };
         let mut exposed = Exposed { digest: pending.digest, delivered: true, ..before.unwrap_or(first) };
         match version {
@@ -142,52 +142,31 @@ impl Mirror {
         self.entries.set_exposed(key, part, exposed);
         self.register(key);
         staged.touched.push((key, part));
-        let text = match pending.text {
-            Some(Held::Laid { laid, .. }) => {
-                let target = self.opening.as_ref().and_then(|opening| opening.laid(laid, number).reply_to());
-                let replies = target.is_some_and(|target| self.is_message(&target));
+        let message = match pending.wanted {
+            Wanted::Laid { laid, .. } => {
+                let packed = match &self.opening {
+                    Some(opening) => opening.laid(laid, number),
+                    None => self.tray.laid(laid, number),
+                };
+                let replies = packed.reply_to().is_some_and(|target| self.is_message(target));
                 if let Some(opening) = &mut self.opening {
                     opening.add(laid, number, replies);
+                } else {
+                    staged.messages.take(&self.tray, laid, number, replies);
+                    self.tray.remove(laid);
                 }
                 return;
             }
-            Some(Held::Loose(text)) => Some(text),
-            None => None,
+            Wanted::Loose(loose) => {
+                let Loose { text, seen_at, body_at } = *loose;
+                let at = shown_at(version, part, Times { seen_at, body_at });
+                self.message(key, part, version, number, at, Some(text))
+            }
+            Wanted::Gone(seen_at) => self.message(key, part, version, number, seen_at, None),
         };
-        let at = shown_at(version, part, pending.seen_at, pending.body_at);
-        let message = self.message(key, part, version, number, at, text);
         match &mut self.opening {
             Some(opening) => opening.push(message),
             None => staged.messages.push(message),
-        }
-    }
-
-    /// Packs the text that waits for an entry with the record that isn't open yet, where it is the first read that brought it.
-    pub(super) fn lay(&mut self, key: Key) {
-        let Some(opening) = &mut self.opening else { return };
-        let exposed = self.entries.exposed(key, Part::Entry).is_some();
-        let (seq, entry) = (self.entries.seq(key), self.entries.id(key));
-        let Some(pending) = self.entries.work_if(key).and_then(|work| work.pending[slot(Part::Entry)].as_mut()) else {
-            return;
-        };
-        let Some(Held::Loose(text)) = &pending.text else { return };
-        let version = if exposed { Version::Edit } else { Version::Base };
-        let Text { from, text, reply_to, meta } = text.clone();
-        let at = shown_at(version, Part::Entry, pending.seen_at, pending.body_at);
-        let number = pending.number;
-        let message = Message { number, seq, entry, part: Part::Entry, version, from, at, text, reply_to, meta };
-        pending.text = Some(Held::Laid { laid: opening.lay(message), from });
-    }
-
-    /// The other way round, for what is to be exposed otherwise than it was packed, or elsewhere.
-    pub(super) fn take_up(&mut self, key: Key) {
-        let Some(opening) = &self.opening else { return };
-        let Some(pending) = self.entries.work_if(key).and_then(|work| work.pending[slot(Part::Entry)].as_mut()) else {
-            return;
-        };
-        if let Some(Held::Laid { laid, .. }) = pending.text {
-            let Message { from, text, reply_to, meta, .. } = opening.laid(laid, pending.number).message();
-            pending.text = Some(Held::Loose(Text { from, text, reply_to, meta }));
         }
     }
 
@@ -199,15 +178,16 @@ impl Mirror {
             Some(text) => (text.from, text.text, text.reply_to, text.meta),
             None => (author, empty(), None, None),
         };
-        let reply_to = reply_to.filter(|target| part == Part::Answer || self.is_message(target));
+        let replies = |target: &EntryId| part == Part::Answer || self.is_message(CompactId::of(target.as_str()));
+        let reply_to = reply_to.filter(replies);
         let (seq, entry) = (self.entries.seq(key), self.entries.id(key));
         Message { number, seq, entry, part, version, from, at, text, reply_to, meta }
     }
 
-    fn is_message(&self, target: &crate::model::EntryId) -> bool {
-        self.entries.find(target).is_some_and(|key| {
+    fn is_message(&self, target: CompactId<'_>) -> bool {
+        self.entries.look(target).is_some_and(|key| {
             self.entries.exposed(key, Part::Entry).is_some()
-                || self.entries.pending(key, Part::Entry).is_some_and(|pending| pending.text.is_some())
+                || self.entries.pending(key, Part::Entry).is_some_and(Pending::says)
         })
     }
 
@@ -236,7 +216,8 @@ impl Mirror {
             generation: self.generation.unwrap_or(0),
             marks,
         }));
-        self.in_flight = Some(InFlight { batch: self.next_batch, messages: staged.messages, head: self.staged_head });
+        self.in_flight =
+            Some(InFlight { batch: self.next_batch, messages: staged.messages.sorted(), head: self.staged_head });
     }
 
     fn mark(&self, key: Key, part: Part) -> Option<Mark<CompactId<'_>>> {
@@ -257,9 +238,8 @@ impl Mirror {
         let Some(in_flight) = self.in_flight.take_if(|in_flight| in_flight.batch == batch) else {
             return;
         };
-        let InFlight { mut messages, head, .. } = in_flight;
+        let InFlight { messages, head, .. } = in_flight;
         self.head = head;
-        messages.sort_by_key(Message::order);
         if let Some(head) = head.filter(|_| !messages.is_empty()) {
             self.effects.push(Effect::Appended { messages, head });
         }
@@ -280,14 +260,15 @@ impl Mirror {
         if self.waiting.iter().any(|&(_, key)| self.entries.number(key) <= Some(c)) {
             return false;
         }
-        // What waits goes on waiting outside of it.
-        let waiting: Vec<Key> = self.order.iter().map(|&(_, key, _)| key).collect();
-        for key in waiting {
-            self.take_up(key);
-        }
         let (Some(messages), Some(generation)) = (self.opening.take(), self.generation) else {
             return false;
         };
+        // What waits goes on waiting outside of it.
+        let waiting: Vec<Key> =
+            self.order.iter().filter(|(.., part)| *part == Part::Entry).map(|&(_, key, _)| key).collect();
+        for key in waiting {
+            self.lay_again(key, Some(&messages));
+        }
         self.open_at = None;
         self.effects.push(Effect::Opened { generation, messages: messages.sorted(), head: self.head });
         true
@@ -350,7 +331,7 @@ impl Mirror {
         });
         let own_number = self.own_number();
         let late = self.behind().into_iter().filter_map(|(key, part)| {
-            match (self.entries.body(key), self.entries.work(key).and_then(|work| work.late_since)) {
+            match (self.entries.body(key), self.entries.work(key).and_then(Work::late_since)) {
                 (Body::Waiting { .. }, _) => None,
                 (_, Some(since)) => {
                     own_number.and_then(|_| self.stable_at(key, part).max(Some(since.after(LATE_WAIT))))
@@ -366,21 +347,13 @@ impl Mirror {
     }
 }
 
-/// The time beside a message: the body's own for what was first said, else when it was seen.
-fn shown_at(version: Version, part: Part, seen_at: Wall, body_at: Option<Wall>) -> Wall {
-    match (version, part) {
-        (Version::Base, Part::Entry) => body_at.unwrap_or(seen_at),
-        _ => seen_at,
-    }
-}
-
 /// Exposures that are committed at once, give or take those of one number: a first read may have a million.
 const BATCH: usize = 10_000;
 
 /// Exposures of one step.
 #[derive(Debug, Default)]
 struct Staged {
-    messages: Vec<Message>,
+    messages: Pile,
     touched: Vec<(Key, Part)>,
     /// The first number staged in order.
     first: Option<u64>,

@@ -32,7 +32,7 @@ pub use render::{Rendered, Text, render};
 
 use crate::model::{
     BodyRef, Cursor, Delete, EntryId, Harness, LiveState, Malformed, Message, Messages, Mono, Now, Part, Pile, Row,
-    TurnFailure, Wall, Widget, base_id,
+    Tray, TurnFailure, Wall, Widget, base_id,
 };
 use entries::{Entries, Key};
 
@@ -141,8 +141,8 @@ pub enum Effect {
     },
     /// New messages, all above the old head.
     Appended {
-        /// Sorted.
-        messages: Vec<Message>,
+        /// In order.
+        messages: Messages,
         /// The new head.
         head: u64,
     },
@@ -256,6 +256,8 @@ pub struct Mirror {
     moved: BTreeSet<Key>,
     /// Set until the record opens: what was staged or restored so far. It opens when all of it is committed.
     opening: Option<Pile>,
+    /// The texts that wait once it is open.
+    tray: Tray,
 
     read: Option<Read>,
     next_read: u64,
@@ -278,7 +280,7 @@ pub struct Mirror {
 #[derive(Debug)]
 struct InFlight {
     batch: u64,
-    messages: Vec<Message>,
+    messages: Messages,
     head: Option<u64>,
 }
 
@@ -336,6 +338,7 @@ impl Mirror {
             clear_owed: false,
             moved: BTreeSet::new(),
             opening: Some(Pile::default()),
+            tray: Tray::default(),
             read: None,
             next_read: 0,
             c: None,
@@ -453,7 +456,7 @@ impl Mirror {
         match self.readable(key, Part::Entry) {
             Some((id, cursor)) => Echo::Exposed { id, cursor },
             None if self.entries.exposed(key, Part::Entry).is_some_and(|exposed| exposed.digest.is_some())
-                || self.entries.pending(key, Part::Entry).is_some_and(|pending| pending.text.is_some()) =>
+                || self.entries.pending(key, Part::Entry).is_some_and(unit::Pending::says) =>
             {
                 Echo::Seen
             }
@@ -465,7 +468,7 @@ impl Mirror {
     #[must_use]
     pub fn widget(&self, entry: &EntryId) -> Option<WidgetState> {
         let key = self.entries.find(entry)?;
-        let widget = self.entries.work(key)?.widget.clone()?;
+        let widget = self.entries.work(key)?.widget().cloned()?;
         Some(WidgetState { widget, answer: self.readable(key, Part::Answer) })
     }
 
@@ -481,7 +484,12 @@ impl Mirror {
         let generation = self.generation?;
         // The base stays readable while a revision of it is committed.
         let shown = exposed.delivered && self.ready() && self.head.is_some_and(|head| exposed.first <= head);
-        shown.then(|| (base_id(generation, &self.entries.id(key), part), Cursor { generation, number: exposed.first }))
+        shown.then(|| {
+            (
+                base_id(generation, self.entries.compact_id(key).text(&mut [0; _]), part),
+                Cursor { generation, number: exposed.first },
+            )
+        })
     }
 
     fn marks_high(&self) -> Option<u64> {

@@ -4,7 +4,7 @@ use hashbrown::HashSet;
 
 use super::entries::{Body, Key};
 use super::{Effect, Mirror, PageQuery, READ_STARTS, Read, Source};
-use crate::model::{Delete, Now, Part, Pile, Row};
+use crate::model::{Delete, Now, Part, Pile, Row, Tray};
 
 impl Mirror {
     pub(super) fn start_read(&mut self, live: bool, starts: u8, render_again: bool) {
@@ -149,6 +149,7 @@ impl Mirror {
         self.in_flight = None;
         self.clear_owed = true;
         self.opening = Some(Pile::default());
+        self.tray = Tray::default();
         self.open_at = None;
         self.c = None;
         self.stream_high = None;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::entries::{Body, Key, slot};
+use super::entries::{Body, Key};
 use super::render::{Rendered, render};
-use super::unit::Want;
+use super::unit::{Times, Want};
 use super::{Effect, FetchQuery, Mirror, Source};
 use crate::model::{BodyRef, CompactId, Content, Delete, EntryId, Malformed, Now, Part, Row, RowBody, Wall};
 
@@ -175,11 +175,11 @@ impl Mirror {
     /// The row carries the entry from now on; a row that carried it before is forgotten without a delete.
     fn carry(&mut self, key: Key, row: &Row) {
         let moves = self.entries.seq(key) != row.seq;
+        self.entries.carry(row.seq, Some(row.number), key);
         if moves {
             // What is packed names its row.
-            self.take_up(key);
+            self.lay_again(key, None);
         }
-        self.entries.carry(row.seq, Some(row.number), key);
         if moves && [Part::Entry, Part::Answer].into_iter().any(|part| self.entries.exposed(key, part).is_some()) {
             self.moved.insert(key);
         }
@@ -187,31 +187,29 @@ impl Mirror {
 
     /// The entry's text is known.
     fn known(&mut self, now: Now, key: Key, number: u64, rendered: Rendered, body_at: Option<Wall>, source: Source) {
-        let seen = self.seen(now, body_at, source);
+        let seen_at = self.seen(now, body_at, source);
         self.set_body(key, Body::Known);
-        match (rendered.widget, self.entries.work_if(key)) {
-            (widget, Some(work)) => work.widget = widget,
-            (Some(widget), None) => self.entries.work_mut(key).widget = Some(widget),
+        let Rendered { main, answer, nonce, widget } = rendered;
+        match (widget, self.entries.work_if(key)) {
+            (widget, Some(work)) => work.set_widget(widget),
+            (Some(widget), None) => self.entries.work_mut(key).set_widget(Some(widget)),
             (None, None) => {}
         }
-        if let Some(nonce) = rendered.nonce.as_deref().and_then(nonce_bits) {
-            self.entries.work_mut(key).nonce = Some(nonce);
+        if let Some(nonce) = nonce.as_deref().and_then(nonce_bits) {
+            self.entries.work_mut(key).set_nonce(Some(nonce));
             self.nonces.insert(nonce, key);
         }
-        let answer = rendered.answer.map(|text| super::Text {
+        let answer = answer.map(|text| super::Text {
             from: crate::model::Author::Account,
             text,
             reply_to: Some(self.entries.id(key)),
             meta: None,
         });
-        let main = self.want(key, Part::Entry, rendered.main.as_ref(), number, now.mono, (seen, body_at));
-        let reply = self.want(key, Part::Answer, answer.as_ref(), number, now.mono, (seen, None));
+        let main = self.want(key, Part::Entry, main, number, now.mono, Times { seen_at, body_at });
+        let answer = self.want(key, Part::Answer, answer, number, now.mono, Times { seen_at, body_at: None });
         self.register(key);
-        if source == Source::Read && main == Want::Pending {
-            self.lay(key);
-        }
-        for (part, want, text) in [(Part::Entry, main, rendered.main), (Part::Answer, reply, answer)] {
-            if let (Want::Restore, Some(text)) = (want, text) {
+        for (part, want) in [(Part::Entry, main), (Part::Answer, answer)] {
+            if let Want::Restore(text) = want {
                 self.restore(key, part, text, body_at);
             }
         }
@@ -225,7 +223,7 @@ impl Mirror {
         }
         let number = self.entries.number(key).unwrap_or(0);
         if let Some(work) = self.entries.work_if(key) {
-            for pending in work.pending.iter_mut().flatten() {
+            for pending in work.all_pending() {
                 pending.number = pending.number.max(number);
             }
         }
@@ -324,19 +322,20 @@ impl Mirror {
 
     /// The entry is no message any more: gone, displaced, or of another kind.
     pub(super) fn unmessage(&mut self, now: Now, key: Key, number: u64, source: Source) {
-        let seen = self.seen(now, None, source);
+        let times = Times { seen_at: self.seen(now, None, source), body_at: None };
         self.set_body(key, Body::Known);
         for part in [Part::Entry, Part::Answer] {
-            self.want(key, part, None, number, now.mono, (seen, None));
+            self.want(key, part, None, number, now.mono, times);
         }
         if let Some(work) = self.entries.work_if(key) {
-            work.widget = None;
-            if let Some(nonce) = work.nonce.take()
+            work.set_widget(None);
+            if let Some(nonce) = work.nonce()
                 && self.nonces.get(&nonce) == Some(&key)
             {
                 // Another entry may be the echo by now.
                 self.nonces.remove(&nonce);
             }
+            work.set_nonce(None);
         }
         self.register(key);
     }
@@ -348,18 +347,18 @@ impl Mirror {
         let waits = waiting && number > self.staged_head;
         let Some(work) = self.entries.work_if(key) else { return };
         for part in [Part::Entry, Part::Answer] {
-            let pending = work.pending[slot(part)].as_ref().map(|pending| pending.number);
+            let pending = work.pending(part).map(|pending| pending.number);
             let at = if waits && part == Part::Entry { number } else { pending };
-            let registered = &mut work.registered[slot(part)];
-            if *registered != at {
-                if let Some(old) = *registered {
+            let registered = work.registered(part);
+            if registered != at {
+                if let Some(old) = registered {
                     self.order.remove(&(old, key, part));
                 }
                 if let Some(new) = at {
                     self.order.insert((new, key, part));
                 }
-                *registered = at;
-                work.late_since = None;
+                work.set_registered(part, at);
+                work.set_late_since(None);
             }
         }
         self.entries.rest(key);

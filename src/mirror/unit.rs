@@ -3,44 +3,58 @@
 use std::sync::Arc;
 
 use super::batch::Digest;
-use super::entries::{Key, slot};
+use super::entries::Key;
 use super::render::Text;
 use super::{Mirror, QUIET};
-use crate::model::{Author, Laid, Mono, Part, Wall};
+use crate::model::{Author, CompactId, Draft, Laid, Message, Mono, Part, Pile, Version, Wall};
 
 /// A text that isn't exposed as it should be.
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
     /// The number it would be exposed with.
     pub(super) number: u64,
-    /// `None`: it should be gone.
-    pub(super) text: Option<Held>,
-    /// Digest of the text.
+    pub(super) wanted: Wanted,
+    /// Digest of the text; `None` where it should be gone.
     pub(super) digest: Option<Digest>,
     /// When the quiet second is over.
     pub(super) stable_at: Mono,
-    /// When this process learned of it, for edits, deletes and answers.
+}
+
+/// What a text should read as.
+#[derive(Clone, Debug)]
+pub(super) enum Wanted {
+    /// It should be gone, since then.
+    Gone(Wall),
+    /// Packed: nearly all texts, for they are long, and a first read brings a whole history.
+    Laid {
+        laid: Laid,
+        from: Author,
+    },
+    Loose(Box<Loose>),
+}
+
+/// A text that isn't packed: an answer, or one with a meta.
+#[derive(Clone, Debug)]
+pub(super) struct Loose {
+    pub(super) text: Text,
+    /// When this process learned of it.
     pub(super) seen_at: Wall,
     /// The body's own time.
     pub(super) body_at: Option<Wall>,
 }
 
-/// A text that waits.
-#[derive(Clone, Debug)]
-pub(super) enum Held {
-    Loose(Text),
-    /// Packed with the record that isn't open yet: a first read brings a whole history, and it should be in memory once.
-    Laid {
-        laid: Laid,
-        from: Author,
-    },
-}
+impl Pending {
+    /// Whether there is a text at all.
+    pub(super) fn says(&self) -> bool {
+        self.digest.is_some()
+    }
 
-impl Held {
-    pub(super) fn from(&self) -> Author {
-        match self {
-            Self::Loose(text) => text.from,
-            Self::Laid { from, .. } => *from,
+    /// Who says it.
+    pub(super) fn from(&self) -> Option<Author> {
+        match &self.wanted {
+            Wanted::Gone(_) => None,
+            Wanted::Laid { from, .. } => Some(*from),
+            Wanted::Loose(loose) => Some(loose.text.from),
         }
     }
 }
@@ -64,14 +78,21 @@ impl Exposed {
 }
 
 /// What [`Mirror::want`] decided.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(super) enum Want {
     /// As exposed (or never exposed and not wanted).
     Settled,
     /// As the index says; this process delivers it under its indexed id.
-    Restore,
+    Restore(Text),
     /// Pending.
     Pending,
+}
+
+/// When a text was learned of, and the body's own time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    pub(super) seen_at: Wall,
+    pub(super) body_at: Option<Wall>,
 }
 
 impl Mirror {
@@ -82,37 +103,98 @@ impl Mirror {
         &mut self,
         key: Key,
         part: Part,
-        text: Option<&Text>,
+        text: Option<Text>,
         number: u64,
         now: Mono,
-        seen: (Wall, Option<Wall>),
+        times: Times,
     ) -> Want {
-        let digest = text.map(|text| Digest::of(&text.text));
+        let digest = text.as_ref().map(|text| Digest::of(&text.text));
         let exposed = self.entries.exposed(key, part);
         let settled = exposed.map_or(digest.is_none(), |exposed| exposed.digest == digest);
         if settled {
-            if let Some(work) = self.entries.work_if(key) {
-                work.pending[slot(part)] = None;
-            }
-            return match exposed {
-                Some(exposed) if !exposed.delivered && digest.is_some() => Want::Restore,
+            self.let_go(key, part);
+            return match (exposed, text) {
+                (Some(exposed), Some(text)) if !exposed.delivered => Want::Restore(text),
                 _ => Want::Settled,
             };
         }
-        match &mut self.entries.work_mut(key).pending[slot(part)] {
-            Some(pending) if pending.digest == digest => pending.number = pending.number.max(number),
-            place => {
-                *place = Some(Pending {
-                    number,
-                    text: text.cloned().map(Held::Loose),
-                    digest,
-                    stable_at: if text.is_some() { now.after(QUIET) } else { now },
-                    seen_at: seen.0,
-                    body_at: seen.1,
-                });
-            }
+        if let Some(pending) = self.entries.pending_mut(key, part)
+            && pending.digest == digest
+        {
+            pending.number = pending.number.max(number);
+            return Want::Pending;
         }
+        self.let_go(key, part);
+        let stable_at = if text.is_some() { now.after(QUIET) } else { now };
+        let wanted = match text {
+            None => Wanted::Gone(times.seen_at),
+            Some(text) if part == Part::Entry && text.meta.is_none() => self.lay(key, &text, times),
+            Some(text) => Wanted::Loose(Box::new(Loose { text, seen_at: times.seen_at, body_at: times.body_at })),
+        };
+        self.entries.work_mut(key).set_pending(part, Some(Pending { number, wanted, digest, stable_at }));
         Want::Pending
+    }
+
+    /// Nothing is pending of the part any more.
+    fn let_go(&mut self, key: Key, part: Part) {
+        let pending = self.entries.work_if(key).and_then(|work| work.take_pending(part));
+        if let Some(Pending { wanted: Wanted::Laid { laid, .. }, .. }) = pending
+            && self.opening.is_none()
+        {
+            self.tray.remove(laid);
+        }
+    }
+
+    /// Packs a text of an entry: with the record that isn't open yet, else beside the others that wait.
+    fn lay(&mut self, key: Key, text: &Text, times: Times) -> Wanted {
+        let exposed = self.entries.exposed(key, Part::Entry).is_some();
+        let version = if exposed { Version::Edit } else { Version::Base };
+        let draft = Draft {
+            seq: self.entries.seq(key),
+            entry: self.entries.compact_id(key),
+            part: Part::Entry,
+            version,
+            from: text.from,
+            at: shown_at(version, Part::Entry, times),
+            text: &text.text,
+            reply_to: text.reply_to.as_ref().map(|target| CompactId::of(target.as_str())),
+        };
+        let laid = match &mut self.opening {
+            Some(opening) => opening.lay(&draft),
+            None => self.tray.lay(&draft),
+        };
+        Wanted::Laid { laid, from: text.from }
+    }
+
+    /// Packs what is packed of an entry once more, as it is to be now. `opened`: it lay with the record that is open by now.
+    pub(super) fn lay_again(&mut self, key: Key, opened: Option<&Pile>) {
+        let Some(Pending { number, wanted: Wanted::Laid { laid, .. }, .. }) = self.entries.pending(key, Part::Entry)
+        else {
+            return;
+        };
+        let (laid, number) = (*laid, *number);
+        let packed = match opened.or(self.opening.as_ref()) {
+            Some(pile) => pile.laid(laid, number),
+            None => self.tray.laid(laid, number),
+        };
+        let Message { from, text, reply_to, at, .. } = packed.message();
+        // The time that it shows is the one it was packed with, whichever of the two that was.
+        let times = Times { seen_at: at, body_at: Some(at) };
+        let wanted = self.lay(key, &Text { from, text, reply_to, meta: None }, times);
+        if opened.is_none() && self.opening.is_none() {
+            self.tray.remove(laid);
+        }
+        if let Some(pending) = self.entries.pending_mut(key, Part::Entry) {
+            pending.wanted = wanted;
+        }
+    }
+}
+
+/// The time beside a message: the body's own for what was first said, else when it was seen.
+pub(super) fn shown_at(version: Version, part: Part, times: Times) -> Wall {
+    match (version, part) {
+        (Version::Base, Part::Entry) => times.body_at.unwrap_or(times.seen_at),
+        _ => times.seen_at,
     }
 }
 

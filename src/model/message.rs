@@ -52,32 +52,44 @@ impl Message {
     /// The id of the base message that this one is, or is about.
     #[must_use]
     pub fn base(&self, generation: u64) -> String {
-        base_id(generation, &self.entry, self.part)
+        base_id(generation, self.entry.as_str(), self.part)
     }
 
     /// Its id: `<base>`, `<base>:edit:<number>` or `<base>:delete:<number>`.
     #[must_use]
     pub fn id(&self, generation: u64) -> String {
-        let mut id = self.base(generation);
-        // Writing to a String can't fail.
-        let _ = match self.version {
-            Version::Base => Ok(()),
-            Version::Edit => write!(id, ":edit:{}", self.number),
-            Version::Delete => write!(id, ":delete:{}", self.number),
-        };
-        id
+        version_id(self.base(generation), self.version, self.number)
     }
 }
 
 /// The id of an entry's base message: `<generation>:<entryId>`, with `:reply` for its answer. A `:` of the entry id is written `%3A`,
 /// so that no entry id can look like another one's edit or answer.
 #[must_use]
-pub fn base_id(generation: u64, entry: &EntryId, part: Part) -> String {
-    let entry = entry.as_str().replace(':', "%3A");
+pub fn base_id(generation: u64, entry: &str, part: Part) -> String {
+    let escaped;
+    let entry = if entry.contains(':') {
+        escaped = entry.replace(':', "%3A");
+        &escaped
+    } else {
+        entry
+    };
     match part {
         Part::Entry => format!("{generation}:{entry}"),
         Part::Answer => format!("{generation}:{entry}:reply"),
     }
+}
+
+/// The id of a version, from that of its base.
+#[must_use]
+pub fn version_id(base: String, version: Version, number: u64) -> String {
+    let mut id = base;
+    // Writing to a String can't fail.
+    let _ = match version {
+        Version::Base => Ok(()),
+        Version::Edit => write!(id, ":edit:{number}"),
+        Version::Delete => write!(id, ":delete:{number}"),
+    };
+    id
 }
 
 /// Which text of an entry a message shows.

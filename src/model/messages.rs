@@ -6,10 +6,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Author, CompactId, EntryId, Message, Meta, Part, Version, Wall, varint};
+use super::{Author, CompactId, Message, Meta, Part, Version, Wall, base_id, varint, version_id};
 
-/// Full chunks are of this size; a message that is longer has one of its own.
+/// The chunks of a long record are of this size; a message that is longer has one of its own.
 const CHUNK: usize = 256 * 1024;
+/// The first chunk grows up to here by itself.
+const SMALL: usize = 16 * 1024;
+/// Chunks of other messages that are at least so full are taken over as they are; what lies in smaller ones is copied.
+const WHOLE: usize = 64 * 1024;
 
 /// Messages in any order, on their way to be [`Messages`].
 #[derive(Clone, Debug, Default)]
@@ -22,6 +26,25 @@ pub struct Messages {
     shelf: Shelf,
 }
 
+/// Messages that wait until their numbers are settled, packed. What waited in a chunk is given back when the last of it goes.
+#[derive(Clone, Debug, Default)]
+pub struct Tray {
+    chunks: Vec<Waiting>,
+    /// The one that is being filled.
+    open: Option<u32>,
+    /// Those that hold nothing.
+    free: Vec<u32>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Waiting {
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+/// Chunks of a [`Tray`] are of this size: one message that waits long keeps one of them.
+const TRAY: usize = 64 * 1024;
+
 /// A message: its number, for the searches, and where the rest of it lies.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
@@ -29,7 +52,7 @@ struct Slot {
     place: Place,
 }
 
-/// A message that lies in a [`Pile`] and isn't one of its messages yet.
+/// A message that lies in a [`Pile`] or a [`Tray`] and isn't one of its messages yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Laid(Place);
 
@@ -48,10 +71,31 @@ const ALONE: u32 = 1 << 31;
 #[derive(Clone, Debug, Default)]
 struct Shelf {
     chunks: Vec<Vec<u8>>,
+    /// The one that is being filled.
+    open: usize,
     /// The few that have one: a message names its own by number.
     metas: Vec<Meta>,
-    /// One message on its way in.
-    scratch: Vec<u8>,
+}
+
+/// A message on its way to be packed: what there is of it without its number.
+#[derive(Clone, Copy, Debug)]
+pub struct Draft<'a> {
+    /// See [`Message::seq`].
+    pub seq: u64,
+    /// See [`Message::entry`].
+    pub entry: CompactId<'a>,
+    /// See [`Message::part`].
+    pub part: Part,
+    /// See [`Message::version`].
+    pub version: Version,
+    /// See [`Message::from`].
+    pub from: Author,
+    /// See [`Message::at`].
+    pub at: Wall,
+    /// See [`Message::text`].
+    pub text: &'a str,
+    /// See [`Message::reply_to`].
+    pub reply_to: Option<CompactId<'a>>,
 }
 
 /// A packed message, its fields not yet copied.
@@ -74,23 +118,75 @@ const BOT: u8 = 1 << 3;
 const REPLY: u8 = 1 << 4;
 const META: u8 = 1 << 5;
 
+impl<'a> Draft<'a> {
+    fn of(message: &'a Message) -> Self {
+        Self {
+            seq: message.seq,
+            entry: CompactId::of(message.entry.as_str()),
+            part: message.part,
+            version: message.version,
+            from: message.from,
+            at: message.at,
+            text: &message.text,
+            reply_to: message.reply_to.as_ref().map(|target| CompactId::of(target.as_str())),
+        }
+    }
+
+    /// The most bytes that it takes: numbers take up to ten.
+    fn room(&self) -> usize {
+        let ids = self.entry.key().len() + self.reply_to.map_or(0, |target| target.key().len());
+        self.text.len() + ids + 64
+    }
+
+    fn put(&self, bytes: &mut Vec<u8>, meta: Option<usize>) {
+        let mut flags = match self.version {
+            Version::Base => 0,
+            Version::Edit => EDIT,
+            Version::Delete => DELETE,
+        };
+        for (flag, set) in [
+            (ANSWER, self.part == Part::Answer),
+            (BOT, self.from == Author::Bot),
+            (REPLY, self.reply_to.is_some()),
+            (META, meta.is_some()),
+        ] {
+            flags |= if set { flag } else { 0 };
+        }
+        bytes.push(flags);
+        varint::put(bytes, self.seq);
+        varint::put(bytes, self.at.0.cast_unsigned());
+        self.entry.put(bytes);
+        if let Some(target) = self.reply_to {
+            target.put(bytes);
+        }
+        if let Some(meta) = meta {
+            varint::put(bytes, meta as u64);
+        }
+        varint::put_text(bytes, self.text);
+    }
+}
+
 impl Pile {
     /// Adds a message.
     pub fn push(&mut self, message: Message) {
-        let number = message.number;
-        let laid = self.lay(message);
-        self.add(laid, number, true);
+        let (number, place) = (message.number, self.0.shelf.put(message));
+        self.0.slots.push(Slot { number, place });
     }
 
     /// Packs a message whose number isn't settled: nothing counts it before [`add`](Self::add). What is laid and never added costs its bytes.
-    pub fn lay(&mut self, message: Message) -> Laid {
-        Laid(self.0.shelf.put(message))
+    pub fn lay(&mut self, draft: &Draft<'_>) -> Laid {
+        Laid(self.0.shelf.put_draft(draft, None))
     }
 
     /// Adds a message that was laid. Without `replies` it replies to nothing.
     pub fn add(&mut self, Laid(place): Laid, number: u64, replies: bool) {
-        let offset = if replies { place.offset } else { place.offset | ALONE };
-        self.0.slots.push(Slot { number, place: Place { offset, ..place } });
+        self.0.slots.push(Slot { number, place: place.replying(replies) });
+    }
+
+    /// Adds a message that was laid in a tray: its bytes are copied.
+    pub fn take(&mut self, tray: &Tray, laid: Laid, number: u64, replies: bool) {
+        let place = self.0.shelf.put_bytes(tray.bytes(laid)).replying(replies);
+        self.0.slots.push(Slot { number, place });
     }
 
     /// What was laid, with a number to show it by.
@@ -104,9 +200,77 @@ impl Pile {
     pub fn sorted(self) -> Messages {
         let Self(mut messages) = self;
         let Messages { slots, shelf } = &mut messages;
-        slots.sort_by_cached_key(|slot| shelf.get(*slot).order());
+        // Only where numbers are the same is the rest looked at: it may have been out of the processor's caches for long.
+        let order = |slot: &Slot| shelf.get(*slot).order();
+        slots.sort_by(|one, two| one.number.cmp(&two.number).then_with(|| order(one).cmp(&order(two))));
+        slots.shrink_to_fit();
         messages
     }
+}
+
+impl Place {
+    fn replying(self, replies: bool) -> Self {
+        Self { offset: if replies { self.offset } else { self.offset | ALONE }, ..self }
+    }
+}
+
+impl Tray {
+    /// Packs a message.
+    pub fn lay(&mut self, draft: &Draft<'_>) -> Laid {
+        let room = draft.room();
+        let Self { chunks, open, free } = self;
+        let fits = |chunk: &u32| {
+            let held = chunks[*chunk as usize].bytes.len();
+            held == 0 || held + room <= TRAY
+        };
+        let chunk = open.filter(fits).or_else(|| free.pop()).unwrap_or_else(|| {
+            chunks.push(Waiting::default());
+            // Each holds something that waits.
+            u32::try_from(chunks.len() - 1).unwrap_or(u32::MAX)
+        });
+        *open = Some(chunk);
+        let Waiting { bytes, count } = &mut chunks[chunk as usize];
+        *count += 1;
+        let offset = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        bytes.reserve(room);
+        draft.put(bytes, None);
+        Laid(Place { chunk, offset })
+    }
+
+    /// Lets go of what was laid, once.
+    pub fn remove(&mut self, Laid(place): Laid) {
+        let Waiting { bytes, count } = &mut self.chunks[place.chunk as usize];
+        *count = count.saturating_sub(1);
+        if *count > 0 {
+            return;
+        }
+        *bytes = Vec::new();
+        if self.open != Some(place.chunk) {
+            self.free.push(place.chunk);
+        }
+    }
+
+    /// What was laid, with a number to show it by.
+    #[must_use]
+    pub fn laid(&self, laid: Laid, number: u64) -> Packed<'_> {
+        Packed::read(&mut self.from(laid), number, false, &[])
+    }
+
+    fn from(&self, Laid(place): Laid) -> &[u8] {
+        &self.chunks[place.chunk as usize].bytes[place.offset as usize..]
+    }
+
+    /// The bytes of what was laid.
+    fn bytes(&self, laid: Laid) -> &[u8] {
+        whole(self.from(laid))
+    }
+}
+
+/// The first message of some bytes.
+fn whole(bytes: &[u8]) -> &[u8] {
+    let mut rest = bytes;
+    Packed::read(&mut rest, 0, false, &[]);
+    &bytes[..bytes.len() - rest.len()]
 }
 
 impl Messages {
@@ -126,12 +290,62 @@ impl Messages {
     pub fn insert(&mut self, message: Message) {
         let order = message.order();
         let slot = Slot { number: message.number, place: self.shelf.put(message) };
-        if self.slots.last().is_none_or(|last| self.shelf.get(*last).order() <= order) {
+        if self.last_order() <= Some(order) {
             self.slots.push(slot);
         } else {
             let place = self.slots.partition_point(|held| self.shelf.get(*held).order() <= order);
             self.slots.insert(place, slot);
         }
+    }
+
+    /// Puts messages where they belong. Those that are all above these cost no more than their own length, and chunks that are nearly full aren't copied.
+    pub fn append(&mut self, other: Self) {
+        let above =
+            other.range(0..other.len().min(1)).next().is_none_or(|first| self.last_order() <= Some(first.order()));
+        if !above || !other.shelf.metas.is_empty() {
+            for message in other.iter() {
+                self.insert(message.message());
+            }
+            return;
+        }
+        let Self { slots, shelf } = self;
+        let Self { slots: more, shelf: Shelf { mut chunks, .. } } = other;
+        slots.reserve(more.len());
+        let taken: Vec<Option<u32>> = chunks.iter_mut().map(|chunk| shelf.take_over(chunk)).collect();
+        for Slot { number, place } in more {
+            let Place { chunk, offset } = place;
+            let place = if let Some(chunk) = taken[chunk as usize] {
+                Place { chunk, offset }
+            } else {
+                let bytes = whole(&chunks[chunk as usize][(offset & !ALONE) as usize..]);
+                shelf.put_bytes(bytes).replying(offset & ALONE == 0)
+            };
+            slots.push(Slot { number, place });
+        }
+    }
+
+    /// Some of them, copied.
+    #[must_use]
+    pub fn copy(&self, range: Range<usize>) -> Self {
+        let mut copy = Self { slots: Vec::with_capacity(range.len()), shelf: Shelf::default() };
+        let Shelf { chunks, .. } = &self.shelf;
+        let from = |place: Place| &chunks[place.chunk as usize][(place.offset & !ALONE) as usize..];
+        let bytes: Vec<&[u8]> = self.slots[range.clone()].iter().map(|slot| whole(from(slot.place))).collect();
+        copy.shelf.chunks.push(Vec::with_capacity(bytes.iter().map(|bytes| bytes.len()).sum()));
+        for (slot, bytes) in self.slots[range].iter().zip(bytes) {
+            let packed = self.shelf.get(*slot);
+            let place = if packed.meta.is_some() {
+                copy.shelf.put(packed.message())
+            } else {
+                copy.shelf.put_bytes(bytes).replying(slot.place.offset & ALONE == 0)
+            };
+            copy.slots.push(Slot { number: slot.number, place });
+        }
+        copy
+    }
+
+    fn last_order(&self) -> Option<(u64, u8, u64)> {
+        self.slots.last().map(|last| self.shelf.get(*last).order())
     }
 
     /// The number of the message at an index.
@@ -161,6 +375,12 @@ impl Messages {
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Packed<'_>> {
         self.range(0..self.len())
     }
+
+    /// All messages, each on its own.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<Message> {
+        self.iter().map(|message| message.message()).collect()
+    }
 }
 
 impl From<Vec<Message>> for Messages {
@@ -181,71 +401,81 @@ impl PartialEq for Messages {
 
 impl Shelf {
     /// Puts a message (its number is kept by who asks).
-    fn put(&mut self, message: Message) -> Place {
-        let mut bytes = std::mem::take(&mut self.scratch);
-        bytes.clear();
-        let mut flags = match message.version {
-            Version::Base => 0,
-            Version::Edit => EDIT,
-            Version::Delete => DELETE,
-        };
-        for (flag, set) in [
-            (ANSWER, message.part == Part::Answer),
-            (BOT, message.from == Author::Bot),
-            (REPLY, message.reply_to.is_some()),
-            (META, message.meta.is_some()),
-        ] {
-            flags |= if set { flag } else { 0 };
-        }
-        bytes.push(flags);
-        varint::put(&mut bytes, message.seq);
-        varint::put(&mut bytes, message.at.0.cast_unsigned());
-        CompactId::of(message.entry.as_str()).put(&mut bytes);
-        if let Some(target) = &message.reply_to {
-            CompactId::of(target.as_str()).put(&mut bytes);
-        }
-        if let Some(meta) = message.meta {
-            varint::put(&mut bytes, self.metas.len() as u64);
+    fn put(&mut self, mut message: Message) -> Place {
+        let meta = message.meta.take().map(|meta| {
             self.metas.push(meta);
-        }
-        varint::put(&mut bytes, message.text.len() as u64);
-        let place = self.room(bytes.len() + message.text.len());
-        let chunk = &mut self.chunks[place.chunk as usize];
-        chunk.extend_from_slice(&bytes);
-        chunk.extend_from_slice(message.text.as_bytes());
-        self.scratch = bytes;
+            self.metas.len() - 1
+        });
+        self.put_draft(&Draft::of(&message), meta)
+    }
+
+    fn put_draft(&mut self, draft: &Draft<'_>, meta: Option<usize>) -> Place {
+        let (place, chunk) = self.room(draft.room());
+        draft.put(chunk, meta);
         place
     }
 
-    /// A place with room for `length` bytes.
-    fn room(&mut self, length: usize) -> Place {
-        let fits = self.chunks.last().is_some_and(|chunk| chunk.len() + length <= CHUNK);
-        if !fits {
-            // A short record doesn't pay for a whole chunk; a long one pays for each once.
-            let capacity = if self.chunks.is_empty() { length } else { length.max(CHUNK) };
-            self.chunks.push(Vec::with_capacity(capacity));
-        }
-        let chunk = self.chunks.len() - 1;
-        // 2^32 chunks are a quarter of a petabyte.
-        let offset = u32::try_from(self.chunks[chunk].len()).unwrap_or(u32::MAX);
-        Place { chunk: u32::try_from(chunk).unwrap_or(u32::MAX), offset }
+    /// Puts the bytes of a message without a meta.
+    fn put_bytes(&mut self, bytes: &[u8]) -> Place {
+        let (place, chunk) = self.room(bytes.len());
+        chunk.extend_from_slice(bytes);
+        place
     }
 
-    /// The message at a place that [`put`](Self::put) gave.
+    /// A place with room for `length` bytes, and the chunk to append them to.
+    fn room(&mut self, length: usize) -> (Place, &mut Vec<u8>) {
+        let fits = |chunk: &Vec<u8>| chunk.len() + length <= chunk.capacity().max(SMALL);
+        if !self.chunks.get(self.open).is_some_and(fits) {
+            // A short record doesn't pay for a whole chunk; a long one pays for each once.
+            let held: usize = self.chunks.iter().map(Vec::len).sum();
+            let capacity = if held == 0 { length } else { length.max((held / 4).clamp(SMALL, CHUNK)) };
+            self.chunks.push(Vec::with_capacity(capacity));
+            self.open = self.chunks.len() - 1;
+        }
+        // 2^32 chunks are more than any memory.
+        let number = u32::try_from(self.open).unwrap_or(u32::MAX);
+        let chunk = &mut self.chunks[self.open];
+        let offset = u32::try_from(chunk.len()).unwrap_or(u32::MAX);
+        (Place { chunk: number, offset }, chunk)
+    }
+
+    /// Takes a chunk over as it is, where that wastes little. Gives its number.
+    fn take_over(&mut self, chunk: &mut Vec<u8>) -> Option<u32> {
+        if chunk.len() < WHOLE {
+            return None;
+        }
+        let mut chunk = std::mem::take(chunk);
+        chunk.shrink_to_fit();
+        self.chunks.push(chunk);
+        if self.chunks.len() == 1 {
+            // It is full: what comes next begins a new one.
+            self.open = usize::MAX;
+        }
+        u32::try_from(self.chunks.len() - 1).ok()
+    }
+
+    /// The message at a place that this shelf gave.
     fn get(&self, slot: Slot) -> Packed<'_> {
         let Slot { number, place } = slot;
         let mut bytes = &self.chunks[place.chunk as usize][(place.offset & !ALONE) as usize..];
+        Packed::read(&mut bytes, number, place.offset & ALONE != 0, &self.metas)
+    }
+}
+
+impl<'a> Packed<'a> {
+    /// Takes a message off the front.
+    fn read(bytes: &mut &'a [u8], number: u64, alone: bool, metas: &'a [Meta]) -> Self {
         let flags = bytes.split_off_first().copied().unwrap_or(0);
-        let seq = varint::take(&mut bytes);
-        let at = varint::take(&mut bytes).cast_signed();
-        let entry = CompactId::take(&mut bytes);
-        let reply_to = (flags & REPLY != 0).then(|| CompactId::take(&mut bytes)).filter(|_| place.offset & ALONE == 0);
+        let seq = varint::take(bytes);
+        let at = varint::take(bytes).cast_signed();
+        let entry = CompactId::take(bytes);
+        let reply_to = (flags & REPLY != 0).then(|| CompactId::take(bytes)).filter(|_| !alone);
         let meta = if flags & META == 0 {
             None
         } else {
-            usize::try_from(varint::take(&mut bytes)).ok().and_then(|meta| self.metas.get(meta))
+            usize::try_from(varint::take(bytes)).ok().and_then(|meta| metas.get(meta))
         };
-        Packed { number, flags, seq, at, entry, reply_to, meta, text: varint::take_text(&mut bytes) }
+        Packed { number, flags, seq, at, entry, reply_to, meta, text: varint::take_text(bytes) }
     }
 }
 
@@ -264,14 +494,44 @@ impl Packed<'_> {
 
     /// See [`Message::reply_to`].
     #[must_use]
-    pub fn reply_to(&self) -> Option<EntryId> {
-        self.reply_to.map(|target| target.id())
+    pub fn reply_to(&self) -> Option<CompactId<'_>> {
+        self.reply_to
     }
 
     /// Bytes of its text.
     #[must_use]
     pub fn size(&self) -> usize {
         self.text.len()
+    }
+
+    /// See [`Message::text`].
+    #[must_use]
+    pub fn text(&self) -> &str {
+        text(self.text)
+    }
+
+    /// See [`Message::seq`].
+    #[must_use]
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// See [`Message::from`].
+    #[must_use]
+    pub fn from(&self) -> Author {
+        if self.flags & BOT == 0 { Author::Account } else { Author::Bot }
+    }
+
+    /// See [`Message::at`].
+    #[must_use]
+    pub fn at(&self) -> Wall {
+        Wall(self.at)
+    }
+
+    /// See [`Message::meta`].
+    #[must_use]
+    pub fn meta(&self) -> Option<&Meta> {
+        self.meta
     }
 
     /// Its entry's id.
@@ -296,6 +556,18 @@ impl Packed<'_> {
         }
     }
 
+    /// See [`Message::base`].
+    #[must_use]
+    pub fn base(&self, generation: u64) -> String {
+        base_id(generation, self.entry.text(&mut [0; _]), self.part())
+    }
+
+    /// See [`Message::id`].
+    #[must_use]
+    pub fn id(&self, generation: u64) -> String {
+        version_id(self.base(generation), self.version(), self.number)
+    }
+
     /// The message as it was put.
     #[must_use]
     pub fn message(&self) -> Message {
@@ -305,10 +577,10 @@ impl Packed<'_> {
             entry: self.entry.id(),
             part: self.part(),
             version: self.version(),
-            from: if self.flags & BOT == 0 { Author::Account } else { Author::Bot },
-            at: Wall(self.at),
+            from: self.from(),
+            at: self.at(),
             text: Arc::from(text(self.text)),
-            reply_to: self.reply_to(),
+            reply_to: self.reply_to.map(|target| target.id()),
             meta: self.meta.cloned(),
         }
     }

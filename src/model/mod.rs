@@ -20,6 +20,6 @@ pub use entry::{
     Attachment, BodyRef, Card, Content, Delete, Entry, Image, Malformed, Role, Row, RowBody, Widget, WidgetOption,
 };
 pub use ids::{AgentId, Cursor, EntryId, RecordId};
-pub use message::{Author, Message, Meta, Part, Version, base_id};
-pub use messages::{Laid, Messages, Packed, Pile};
+pub use message::{Author, Message, Meta, Part, Version, base_id, version_id};
+pub use messages::{Draft, Laid, Messages, Packed, Pile, Tray};
 pub use time::{Mono, Now, Wall};

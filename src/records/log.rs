@@ -23,7 +23,7 @@ pub struct Page {
     /// The generation of every cursor and id in it.
     pub generation: u64,
     /// Ascending.
-    pub messages: Vec<Message>,
+    pub messages: Messages,
     /// The number of the head; `None` while the record is empty.
     pub head: Option<u64>,
     /// Whether the record holds messages below the page (for an empty page: below its place).
@@ -76,9 +76,9 @@ impl Transcript {
     }
 
     /// Adds messages and moves the head forward; a head that isn't further changes nothing.
-    pub fn append(&mut self, messages: Vec<Message>, head: u64) {
-        self.insert(messages);
-        self.head = self.head.max(Some(head));
+    pub fn append(&mut self, messages: impl Into<Messages>, head: u64) {
+        self.messages.append(messages.into());
+        self.head = self.head.max(Some(head)).max(self.messages.last_number());
     }
 
     /// Adds messages wherever they belong. Those above all others cost O(1); one below the head (a late body) moves what is above it.
@@ -102,7 +102,7 @@ impl Transcript {
         };
         Page {
             generation: self.generation,
-            messages: self.messages.range(start..end).map(|message| message.message()).collect(),
+            messages: self.messages.copy(start..end),
             head: self.head,
             more_before: start > 0,
             more_after: end < self.messages.len(),

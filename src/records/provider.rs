@@ -279,7 +279,7 @@ impl Publisher {
     }
 
     /// More was exposed; the head is now `head` at least.
-    pub fn append(&self, record: &RecordId, messages: Vec<Message>, head: u64) {
+    pub fn append(&self, record: &RecordId, messages: impl Into<Messages>, head: u64) {
         self.change(record, |held| {
             if let Some(transcript) = &mut held.transcript {
                 transcript.append(messages, head);

@@ -87,7 +87,7 @@ fn h14_a_record_is_not_ready_until_it_was_opened_and_again_after_a_reset() {
     assert_eq!(handle.read(&id, Bound::Newest, 50), Err(ReadError::NotReady));
     assert_eq!(handle.read(&id, after(1, 1), 50), Err(ReadError::NotReady));
     publisher.opened(&id, 3, vec![message(5)], Some(5));
-    assert_eq!(handle.read(&id, Bound::Newest, 50).unwrap().messages, [message(5)]);
+    assert_eq!(handle.read(&id, Bound::Newest, 50).unwrap().messages.to_vec(), [message(5)]);
     publisher.reset(&id, Some(4));
     assert_eq!(handle.read(&id, Bound::Newest, 50), Err(ReadError::NotReady));
     assert_eq!(handle.read(&id, after(3, 5), 50), Err(ReadError::HistoryReset { head: None }));

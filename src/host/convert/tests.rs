@@ -236,8 +236,9 @@ fn h15_messages_carry_what_they_answer_and_change() {
         meta: Some(Meta::Attachment(Attachment { name: Arc::from("a.txt"), size: Some(5) })),
         ..edit.clone()
     };
-    let messages = vec![base, answer, edit, delete, file];
-    let page = records::Page { generation: 7, messages, head: Some(9), more_before: true, more_after: false };
+    let messages = vec![delete, base, edit, file, answer];
+    let page =
+        records::Page { generation: 7, messages: messages.into(), head: Some(9), more_before: true, more_after: false };
     let page = json(super::page(&page, &account(), &bot("B")));
     assert_eq!(page["head"], "7:9");
     assert_eq!(page["hasMore"], serde_json::json!({"before": true, "after": false}));
@@ -245,17 +246,17 @@ fn h15_messages_carry_what_they_answer_and_change() {
     assert_eq!(
         page["messages"],
         serde_json::json!([
-            {"id": "7:e%3A1", "cursor": "7:9", "from": "agent:a%2F1", "at": at, "text": "问", "replyTo": {"message": "7:e0"},
-             "_meta": {"grok-bot": {"widget": {"prompt": "问", "options": [{"label": "好", "value": "yes"}]}}}},
-            {"id": "7:e%3A1:reply", "cursor": "7:9", "from": "account:d1", "at": at, "text": "问", "replyTo": {"message": "7:e%3A1"},
-             "mentions": ["agent:a%2F1"]},
-            {"id": "7:e%3A1:edit:9", "cursor": "7:9", "from": "agent:a%2F1", "at": at, "text": "问",
-             "about": {"message": "7:e%3A1", "change": "edit"}},
             {"id": "7:e%3A1:reply:delete:9", "cursor": "7:9", "from": "account:d1", "at": at, "text": "",
              "about": {"message": "7:e%3A1:reply", "change": "delete"}},
+            {"id": "7:e%3A1", "cursor": "7:9", "from": "agent:a%2F1", "at": at, "text": "问", "replyTo": {"message": "7:e0"},
+             "_meta": {"grok-bot": {"widget": {"prompt": "问", "options": [{"label": "好", "value": "yes"}]}}}},
+            {"id": "7:e%3A1:edit:9", "cursor": "7:9", "from": "agent:a%2F1", "at": at, "text": "问",
+             "about": {"message": "7:e%3A1", "change": "edit"}},
             {"id": "7:e%3A1:edit:9", "cursor": "7:9", "from": "agent:a%2F1", "at": at, "text": "问",
              "about": {"message": "7:e%3A1", "change": "edit"},
              "_meta": {"grok-bot": {"attachment": {"name": "a.txt", "size": 5}}}},
+            {"id": "7:e%3A1:reply", "cursor": "7:9", "from": "account:d1", "at": at, "text": "问", "replyTo": {"message": "7:e%3A1"},
+             "mentions": ["agent:a%2F1"]},
         ])
     );
 }

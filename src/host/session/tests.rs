@@ -114,7 +114,7 @@ async fn h4_past_16_mib_waiting_the_host_is_not_read_until_it_drains() {
     let mut rig = Rig::serving().await;
     let id = info("a").id;
     let text = "x".repeat(1024 * 1024);
-    rig.publisher.append(&id, (3..6).map(|number| message(number, &text)).collect(), 5);
+    rig.publisher.append(&id, (3..6).map(|number| message(number, &text)).collect::<Vec<_>>(), 5);
     assert_eq!(said(&mut rig.host).await, "head 1:5");
     let params = json!({"record": record("a")});
     let mut asked = vec![];
@@ -535,7 +535,7 @@ async fn h10_records_are_listed_put_and_withdrawn() {
 #[tokio::test(start_paused = true)]
 async fn h12_pages_forward_and_backward() {
     let mut rig = Rig::serving().await;
-    rig.publisher.append(&info("a").id, (3..=100).map(|number| message(number, "z")).collect(), 100);
+    rig.publisher.append(&info("a").id, (3..=100).map(|number| message(number, "z")).collect::<Vec<_>>(), 100);
     assert_eq!(said(&mut rig.host).await, "head 1:100");
     let mut read = async |more: Value| {
         let mut params = json!({"record": record("a")});

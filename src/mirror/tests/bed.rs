@@ -494,7 +494,7 @@ impl Bed {
             }
             Effect::Opened { generation, messages, head } => {
                 assert!(!self.host.open, "opened twice");
-                let messages: Vec<Message> = messages.iter().map(|message| message.message()).collect();
+                let messages = messages.to_vec();
                 assert!(messages.is_sorted_by_key(Message::order));
                 self.committed(generation, &messages);
                 let highest = messages.iter().map(|message| message.number).max();
@@ -507,6 +507,7 @@ impl Bed {
             }
             Effect::Appended { messages, head } => {
                 assert!(self.host.open, "appended to a record that isn't open");
+                let messages = messages.to_vec();
                 assert!(messages.is_sorted_by_key(Message::order));
                 self.committed(self.host.generation.unwrap(), &messages);
                 for message in &messages {

@@ -94,8 +94,8 @@ impl Host {
                 Err(ReadError::NotReady) => return Vec::new(),
                 Err(error) => panic!("{error}"),
             };
-            let first = page.messages.first().map(|message| message.number);
-            messages.splice(0..0, page.messages);
+            let first = page.messages.number(0);
+            messages.splice(0..0, page.messages.to_vec());
             match first {
                 Some(first) if page.more_before => {
                     bound = Bound::Before(Place { generation: u128::from(page.generation), number: u128::from(first) });
