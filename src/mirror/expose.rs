@@ -1,7 +1,8 @@
 //! From pending to readable: the order, what is late, the commit, the opening of the record.
 
-use super::entries::{Body, Key, Work};
+use super::entries::{Body, Key};
 use super::unit::{Exposed, Loose, Pending, Times, Wanted, empty, shown_at};
+use super::work::Work;
 use super::{BODY_WAIT, BODY_WAIT_OPENING, Batch, Effect, InFlight, LATE_WAIT, Mark, Marks, Mirror, Text};
 use crate::model::{Author, CompactId, EntryId, Message, Mono, Now, Part, Pile, Version, Wall};
 

@@ -16,6 +16,7 @@ mod read;
 mod render;
 mod rows;
 mod unit;
+mod work;
 
 #[cfg(test)]
 mod tests;
