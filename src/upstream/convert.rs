@@ -239,26 +239,23 @@ fn read_frame<T>(
     out: &mut VecDeque<Frame>,
     rows: impl FnOnce(Vec<T>) -> Rows,
 ) -> Frame {
-    let mut cases = Vec::with_capacity(1);
-    let mut case = |there: bool, name: &'static str| {
-        if there {
-            cases.push(name);
-        }
-    };
-    case(!matches!(wire.connected, Field::Absent), "connected");
-    case(!matches!(wire.rows, Field::Absent), "rows");
-    case(!matches!(wire.cleared, Field::Absent), "cleared");
-    case(!matches!(wire.cursor_too_old, Field::Absent), "cursorTooOld");
-    case(wire.heartbeat.0, "heartbeat");
-    case(!matches!(wire.agent_state, Field::Absent), "agentState");
-    case(wire.computer_actions.0, "computerActions");
-    case(wire.agent_state_changed.0, "agentStateChanged");
-    case(!matches!(wire.turn_failed, Field::Absent), "turnFailed");
-    case(wire.roster_changed.0, "rosterChanged");
-    case(wire.box_state.0, "boxState");
-    let name = match *cases {
-        [name] => name,
-        [] => {
+    let cases = [
+        (!matches!(wire.connected, Field::Absent), "connected"),
+        (!matches!(wire.rows, Field::Absent), "rows"),
+        (!matches!(wire.cleared, Field::Absent), "cleared"),
+        (!matches!(wire.cursor_too_old, Field::Absent), "cursorTooOld"),
+        (wire.heartbeat.0, "heartbeat"),
+        (!matches!(wire.agent_state, Field::Absent), "agentState"),
+        (wire.computer_actions.0, "computerActions"),
+        (wire.agent_state_changed.0, "agentStateChanged"),
+        (!matches!(wire.turn_failed, Field::Absent), "turnFailed"),
+        (wire.roster_changed.0, "rosterChanged"),
+        (wire.box_state.0, "boxState"),
+    ];
+    let mut there = cases.into_iter().filter_map(|(there, name)| there.then_some(name));
+    let name = match (there.next(), there.next()) {
+        (Some(name), None) => name,
+        (None, _) => {
             let keys = serde_json::from_str::<BTreeMap<String, &RawValue>>(text).unwrap_or_default();
             let kind = keys.keys().next().map_or_else(|| "".into(), |key| text::name(key));
             return Frame::Other { kind, unknown: true };
