@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 mod field;
 
 use field::absent_or_odd;
-pub(super) use field::{Field, Flag, FromJson, List, Name, Number, Odd, PLENTY, Present, Said, Text};
+pub(super) use field::{Field, Flag, FromJson, Kept, List, Name, Number, Odd, PLENTY, Present, Said, Text};
 
 /// The id of the entry that one replies to: a string, or an object that holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -271,8 +271,7 @@ objects! {
         kind: Text<'a>,
         #[serde(borrow)]
         role: Text<'a>,
-        #[serde(borrow)]
-        content: Text<'a>,
+        content: Kept,
         timestamp_ms: Number,
         #[serde(borrow)]
         client_nonce: Text<'a>,
@@ -289,7 +288,7 @@ objects! {
         widget_dismissed: Flag,
         widget_skipped: Flag,
         #[serde(borrow)]
-        message: Field<Message<'a>>,
+        message: Field<Box<Message<'a>>>,
         #[serde(borrow)]
         name: Text<'a>,
         #[serde(borrow, rename = "file_name")]
@@ -311,12 +310,11 @@ objects! {
     Message<'a> {
         #[serde(borrow, rename = "type")]
         kind: Text<'a>,
-        #[serde(borrow)]
-        content: Text<'a>,
+        content: Kept,
         #[serde(borrow)]
         images: List<'a>,
         #[serde(borrow)]
-        widget: Field<Widget<'a>>,
+        widget: Field<Box<Widget<'a>>>,
         #[serde(borrow)]
         responded_value: Text<'a>,
         widget_dismissed: Flag,
@@ -341,17 +339,17 @@ objects! {
         path: Text<'a>,
         byte_size: Number,
         #[serde(borrow)]
-        approval: Field<Asked<'a>>,
+        approval: Field<Box<Asked<'a>>>,
         #[serde(borrow)]
-        ask: Field<Asked<'a>>,
+        ask: Field<Box<Asked<'a>>>,
         #[serde(borrow)]
-        secret_request: Field<Asked<'a>>,
+        secret_request: Field<Box<Asked<'a>>>,
         #[serde(borrow)]
-        connector: Field<Asked<'a>>,
+        connector: Field<Box<Asked<'a>>>,
         #[serde(borrow)]
-        draft: Field<Asked<'a>>,
+        draft: Field<Box<Asked<'a>>>,
         #[serde(borrow)]
-        form: Field<Asked<'a>>,
+        form: Field<Box<Asked<'a>>>,
     }
 
     /// `images[]` of a text card.

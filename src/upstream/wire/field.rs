@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use serde::de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -21,6 +22,14 @@ pub(in crate::upstream) enum Field<T> {
 }
 
 impl<T> Field<T> {
+    fn map<U>(self, with: impl FnOnce(T) -> U) -> Field<U> {
+        match self {
+            Self::Absent => Field::Absent,
+            Self::Odd => Field::Odd,
+            Self::Is(value) => Field::Is(with(value)),
+        }
+    }
+
     /// The value, if there is one that can be read.
     pub(in crate::upstream) fn is(self) -> Option<T> {
         match self {
@@ -60,6 +69,10 @@ pub(in crate::upstream) trait FromJson<'de>: Sized {
     /// A string.
     fn from_text(_text: Cow<'de, str>) -> Field<Self> {
         Field::Odd
+    }
+    /// A string with escapes, which lies in the parser's buffer. Overridden by what needs no copy of it.
+    fn from_unescaped(text: &str) -> Field<Self> {
+        Self::from_text(Cow::Owned(text.to_owned()))
     }
     /// A whole number without sign.
     fn from_number(_number: u64) -> Field<Self> {
@@ -122,7 +135,7 @@ impl<'de, T: FromJson<'de>> Visitor<'de> for FieldVisitor<T> {
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Self::Value, E> {
-        Ok(T::from_text(Cow::Owned(value.to_owned())))
+        Ok(T::from_unescaped(value))
     }
 
     fn visit_unit<E>(self) -> Result<Self::Value, E> {
@@ -144,6 +157,50 @@ pub(in crate::upstream) type Text<'a> = Field<Cow<'a, str>>;
 impl<'de: 'a, 'a> FromJson<'de> for Cow<'a, str> {
     fn from_text(text: Cow<'de, str>) -> Field<Self> {
         Field::Is(text)
+    }
+}
+
+/// Text that stays: copied once, into the form in which it is kept.
+pub(in crate::upstream) type Kept = Field<Arc<str>>;
+
+impl FromJson<'_> for Arc<str> {
+    fn from_text(text: Cow<'_, str>) -> Field<Self> {
+        Self::from_unescaped(&text)
+    }
+
+    fn from_unescaped(text: &str) -> Field<Self> {
+        Field::Is(Arc::from(text))
+    }
+}
+
+/// What few records have lies apart: a record with room for all of it is moved as a whole several times while it is read.
+impl<'de, T: FromJson<'de>> FromJson<'de> for Box<T> {
+    fn from_text(text: Cow<'de, str>) -> Field<Self> {
+        T::from_text(text).map(Box::new)
+    }
+
+    fn from_unescaped(text: &str) -> Field<Self> {
+        T::from_unescaped(text).map(Box::new)
+    }
+
+    fn from_number(number: u64) -> Field<Self> {
+        T::from_number(number).map(Box::new)
+    }
+
+    fn from_true() -> Field<Self> {
+        T::from_true().map(Box::new)
+    }
+
+    fn from_false() -> Field<Self> {
+        T::from_false().map(Box::new)
+    }
+
+    fn from_map<A: MapAccess<'de>>(map: A) -> Result<Field<Self>, A::Error> {
+        Ok(T::from_map(map)?.map(Box::new))
+    }
+
+    fn from_seq<A: SeqAccess<'de>>(seq: A) -> Result<Field<Self>, A::Error> {
+        Ok(T::from_seq(seq)?.map(Box::new))
     }
 }
 
