@@ -182,7 +182,7 @@ fn listed_page<T>(wire: wire::Page<Field<Vec<T>>>, rows: impl FnOnce(Vec<T>) -> 
 /// Rows, and what was in their place and couldn't be read.
 type Rows = (Vec<Row>, Skipped);
 
-fn listed_rows(mut entries: Vec<Field<wire::Row<'_>>>) -> Rows {
+fn listed_rows(mut entries: Vec<Field<wire::Row<'_, wire::Long<'_>>>>) -> Rows {
     let mut rows = Gathered::new(entries.len());
     let mut bodies = Bodies::default();
     for batch in entries.chunks_mut(BATCH) {

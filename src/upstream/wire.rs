@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 mod field;
 
 use field::absent_or_odd;
-pub(super) use field::{Field, Flag, FromJson, Kept, List, Name, Number, Odd, PLENTY, Present, Said, Text};
+pub(super) use field::{Field, Flag, FromJson, Kept, List, Long, Name, Number, Odd, PLENTY, Present, Said, Text};
 
 /// The id of the entry that one replies to: a string, or an object that holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl<'de: 'a, 'a> FromJson<'de> for Reply<'a> {
 }
 
 /// Rows read with the answer that holds them: nearly always all can be. Where that fails as a whole, they are a [`List`], and each is read on its own.
-pub(super) type Listed<'a> = Field<Vec<Field<Row<'a>>>>;
+pub(super) type Listed<'a> = Field<Vec<Field<Row<'a, Long<'a>>>>>;
 
 /// `ListGrokBotTranscriptEntries` (section 4).
 #[derive(Deserialize, Debug, Default)]
@@ -111,13 +111,12 @@ objects! {
         viewer_is_owner: Field<Said>,
     }
 
-    /// `GrokBotTranscriptEntry` (section 7.1).
-    Row<'a> {
+    /// `GrokBotTranscriptEntry` (section 7.1). The body is a [`Long`] text or any.
+    Row<'a, B> {
         seq: Number,
         #[serde(borrow)]
         entry_kind: Text<'a>,
-        #[serde(borrow)]
-        body: Text<'a>,
+        body: B,
         #[serde(borrow)]
         blob_hash: Text<'a>,
         updated_seq: Number,

@@ -26,21 +26,19 @@ impl Bodies {
     /// Reads up to [`BATCH`] rows, which are taken. Each goes to `to`; one that can't be read at all as `None`.
     pub(super) fn rows(
         &mut self,
-        batch: &mut [Field<wire::Row<'_>>],
+        batch: &mut [Field<wire::Row<'_, wire::Long<'_>>>],
         mut to: impl FnMut(Option<Result<Row, Malformed>>),
     ) {
-        let inline = |entry: &Field<wire::Row<'_>>| match entry {
-            Field::Is(wire::Row { body: Field::Is(body), .. }) => body.len(),
-            _ => 0,
-        };
+        let inline = batch.iter().map(|entry| match entry {
+            Field::Is(wire::Row { body: wire::Long(Field::Is(body)), .. }) => &**body,
+            _ => "",
+        });
         self.buffer.clear();
         // More than they come to; the decoder would make room for each alone.
-        self.buffer.reserve(batch.iter().map(inline).sum());
+        self.buffer.reserve(inline.clone().map(str::len).sum());
         let mut places = [const { None }; BATCH];
-        for (entry, place) in batch.iter().zip(&mut places) {
-            if let Field::Is(wire::Row { body: Field::Is(body), .. }) = entry {
-                *place = decode(body, &mut self.buffer);
-            }
+        for (body, place) in inline.zip(&mut places) {
+            *place = decode(body, &mut self.buffer);
         }
         let mut reader = Reader::new(&self.buffer);
         for (entry, place) in batch.iter_mut().zip(places) {
@@ -50,7 +48,7 @@ impl Bodies {
 }
 
 /// A row by itself.
-pub(super) fn row(wire: wire::Row<'_>) -> Result<Row, Malformed> {
+pub(super) fn row(wire: wire::Row<'_, wire::Text<'_>>) -> Result<Row, Malformed> {
     row_with(wire, |body, kind| {
         let mut buffer = Vec::new();
         let place = decode(body, &mut buffer);
@@ -59,12 +57,15 @@ pub(super) fn row(wire: wire::Row<'_>) -> Result<Row, Malformed> {
 }
 
 /// A row, whatever its body is; `inline` reads one that is in the row. Its place and its number are needed; left out they are 0, as every default is.
-fn row_with(wire: wire::Row<'_>, inline: impl FnOnce(&str, &str) -> RowBody) -> Result<Row, Malformed> {
+fn row_with<'a>(
+    wire: wire::Row<'a, impl Into<wire::Text<'a>>>,
+    inline: impl FnOnce(&str, &str) -> RowBody,
+) -> Result<Row, Malformed> {
     let kind = wire.entry_kind.is().unwrap_or_default();
     let odd = |reason| Malformed { kind: text::name(&kind), reason };
     let seq = wire.seq.or_default().map_err(|Odd| odd("seq isn't a whole number"))?;
     let number = wire.updated_seq.or_default().map_err(|Odd| odd("updatedSeq isn't a whole number"))?;
-    let body = match wire.body {
+    let body = match wire.body.into() {
         Field::Is(body) if !body.is_empty() => inline(&body, &kind),
         Field::Is(_) | Field::Absent => absent(&kind, wire.blob_hash, wire.body_omitted),
         Field::Odd => RowBody::Malformed(odd("the body isn't text")),
