@@ -87,12 +87,11 @@ fn decode(body: &str, buffer: &mut Vec<u8>) -> Option<Range<usize>> {
     let start = buffer.len();
     // The standard alphabet; padding may be there or not.
     let base64 = if body.ends_with('=') { STANDARD } else { STANDARD_NO_PAD };
-    match base64.decode_append(body, buffer) {
-        Ok(()) => Some(start..buffer.len()),
-        Err(_) => {
-            buffer.truncate(start);
-            None
-        }
+    if base64.decode_append(body, buffer).is_ok() {
+        Some(start..buffer.len())
+    } else {
+        buffer.truncate(start);
+        None
     }
 }
 
