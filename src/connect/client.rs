@@ -194,7 +194,7 @@ impl Stream {
         };
         while !self.decoder.ready()? {
             match response.chunk().await.map_err(Error::from_http)? {
-                Some(chunk) => self.decoder.push(&chunk),
+                Some(chunk) => self.decoder.push(chunk),
                 None if self.decoder.is_cut() => {
                     return Err(Error::Broken("the stream was cut inside a frame".to_owned()));
                 }

@@ -2,6 +2,8 @@
 //!
 //! Pure: bytes in, envelopes out. Where the network cuts the bytes makes no difference, inside the header neither.
 
+use bytes::Bytes;
+
 /// The longest payload that is taken. A `rows` frame may carry many bodies of 256 KiB, so the limit is far above one body and still bounds the buffer.
 pub const MAX_PAYLOAD: usize = 32 * 1024 * 1024;
 
@@ -25,7 +27,7 @@ pub enum FrameError {
     TooLarge(u32),
 }
 
-/// A whole envelope. Its payload lies in the decoder's buffer.
+/// A whole envelope. Its payload lies in the decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Envelope<'a> {
     /// A message.
@@ -35,32 +37,58 @@ pub enum Envelope<'a> {
 }
 
 /// Splits a byte stream into envelopes. Holds at most one incomplete envelope and what came in the same chunk.
+///
+/// Envelopes that are whole in their chunk are read where they lie; a copy is made only of a cut one, and of the chunk that completes it.
 #[derive(Debug, Default)]
 pub struct Decoder {
+    /// A cut envelope, put together from its chunks, and what came behind it. While it is empty, `chunk` counts.
     buffer: Vec<u8>,
-    /// Where the next envelope starts; what lies before it was taken.
+    /// The last chunk, if nothing was cut before it.
+    chunk: Bytes,
+    /// Where the next envelope starts in the one of the two that counts; what lies before it was taken.
     start: usize,
 }
 
 impl Decoder {
     /// Takes the next bytes of the stream. Call it only when [`ready`](Self::ready) says false: that bounds the buffer.
-    pub fn push(&mut self, chunk: &[u8]) {
-        if self.start > 0 {
-            self.buffer.drain(..self.start);
-            self.start = 0;
-            if self.buffer.is_empty() && self.buffer.capacity() > KEEP {
-                self.buffer = Vec::new();
-            }
+    pub fn push(&mut self, chunk: Bytes) {
+        self.let_go();
+        if self.buffer.is_empty() {
+            self.chunk = chunk;
+        } else {
+            self.buffer.extend_from_slice(&chunk);
         }
-        self.buffer.extend_from_slice(chunk);
+    }
+
+    /// Keeps what is cut and nothing else. A chunk lies in the connection's own buffer, which is filled again only when no chunk is held any more.
+    fn let_go(&mut self) {
+        let chunk = std::mem::take(&mut self.chunk);
+        if self.buffer.is_empty() {
+            self.buffer.extend_from_slice(&chunk[self.start..]);
+        } else {
+            self.buffer.drain(..self.start);
+        }
+        self.start = 0;
+        if self.buffer.is_empty() && self.buffer.capacity() > KEEP {
+            self.buffer = Vec::new();
+        }
+    }
+
+    /// The bytes that count.
+    fn bytes(&self) -> &[u8] {
+        if self.buffer.is_empty() { &self.chunk } else { &self.buffer }
     }
 
     /// Whether a whole envelope is there.
     ///
     /// # Errors
     /// As soon as the five header bytes are in; the same error again when asked again.
-    pub fn ready(&self) -> Result<bool, FrameError> {
-        Ok(self.front()?.is_some_and(|(_, length)| self.buffer.len() - self.start >= HEADER + length))
+    pub fn ready(&mut self) -> Result<bool, FrameError> {
+        let ready = self.front()?.is_some_and(|(_, length)| self.bytes().len() - self.start >= HEADER + length);
+        if !ready {
+            self.let_go();
+        }
+        Ok(ready)
     }
 
     /// The next envelope, if a whole one is there. It is consumed; its payload stays readable until the next call.
@@ -72,21 +100,22 @@ impl Decoder {
             return Ok(None);
         };
         let from = self.start + HEADER;
-        let Some(payload) = self.buffer.get(from..from + length) else {
+        if self.bytes().len() < from + length {
             return Ok(None);
-        };
+        }
         self.start = from + length;
+        let payload = &self.bytes()[from..from + length];
         Ok(Some(if flags & END == 0 { Envelope::Message(payload) } else { Envelope::End(payload) }))
     }
 
     /// Whether bytes of an incomplete envelope are held: where the body ends now, a frame was cut.
     pub fn is_cut(&self) -> bool {
-        self.start < self.buffer.len()
+        self.start < self.bytes().len()
     }
 
     /// Flags and length of the envelope at the front, where its header is whole.
     fn front(&self) -> Result<Option<(u8, usize)>, FrameError> {
-        let Some(&[flags, a, b, c, d]) = self.buffer[self.start..].first_chunk::<HEADER>() else {
+        let Some(&[flags, a, b, c, d]) = self.bytes()[self.start..].first_chunk::<HEADER>() else {
             return Ok(None);
         };
         if flags & COMPRESSED != 0 {
@@ -145,7 +174,7 @@ mod tests {
         let mut decoder = Decoder::default();
         let mut frames = Vec::new();
         for chunk in chunks {
-            decoder.push(chunk);
+            decoder.push(Bytes::copy_from_slice(chunk));
             while decoder.ready()? {
                 frames.push(match decoder.take()?.unwrap() {
                     Envelope::Message(payload) => Owned::Message(payload.to_vec()),
@@ -213,7 +242,7 @@ mod tests {
                 let size = sizes.get(at % sizes.len().max(1)).map_or(rest.len(), |size| (*size).clamp(1, rest.len()));
                 let (chunk, after) = rest.split_at(size);
                 (rest, at) = (after, at + 1);
-                decoder.push(chunk);
+                decoder.push(Bytes::copy_from_slice(chunk));
                 assert!(
                     decoder.buffer.capacity() <= 2 * bytes.len() + 64,
                     "a length that was only announced costs nothing"
@@ -277,15 +306,15 @@ mod tests {
             ([0, 0xff, 0xff, 0xff, 0xff], FrameError::TooLarge(u32::MAX)),
         ] {
             let mut decoder = Decoder::default();
-            decoder.push(&header[..4]);
+            decoder.push(Bytes::copy_from_slice(&header[..4]));
             let early = decoder.ready();
             assert_eq!(early, Ok(false), "four bytes say nothing yet");
-            decoder.push(&header[4..]);
+            decoder.push(Bytes::copy_from_slice(&header[4..]));
             assert_eq!(decoder.ready(), Err(error));
             assert_eq!(decoder.take(), Err(error), "and stays refused");
         }
         let mut decoder = Decoder::default();
-        decoder.push(&[0, 0x02, 0, 0, 0]);
+        decoder.push(Bytes::from_static(&[0, 0x02, 0, 0, 0]));
         assert_eq!(decoder.ready(), Ok(false), "32 MiB is allowed");
     }
 }

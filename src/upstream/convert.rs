@@ -24,7 +24,8 @@ mod body;
 mod card;
 mod text;
 
-pub(super) use body::{Bodies, from_blob};
+pub(super) use body::from_blob;
+use body::{BATCH, Bodies};
 use text::tolerant;
 
 /// An answer that can't be used as a whole.
@@ -181,20 +182,36 @@ fn listed_page<T>(wire: wire::Page<Field<Vec<T>>>, rows: impl FnOnce(Vec<T>) -> 
 /// Rows, and what was in their place and couldn't be read.
 type Rows = (Vec<Row>, Skipped);
 
-fn listed_rows(entries: Vec<Field<wire::Row<'_>>>) -> Rows {
-    rows(entries, |bodies, entry| Some(bodies.row(entry.is()?)))
+fn listed_rows(mut entries: Vec<Field<wire::Row<'_, wire::Long<'_>>>>) -> Rows {
+    let mut rows = Gathered::new(entries.len());
+    let mut bodies = Bodies::default();
+    for batch in entries.chunks_mut(BATCH) {
+        bodies.rows(batch, |row| rows.add(row));
+    }
+    rows.done()
 }
 
 fn raw_rows(entries: Vec<&RawValue>) -> Rows {
-    rows(entries, |bodies, raw| tolerant(raw.get(), |text| Some(bodies.row(record(text)?))))
+    let mut rows = Gathered::new(entries.len());
+    for raw in entries {
+        rows.add(tolerant(raw.get(), |text| Some(body::row(record(text)?))));
+    }
+    rows.done()
 }
 
-fn rows<T>(entries: Vec<T>, mut read: impl FnMut(&mut Bodies, T) -> Option<Result<Row, Malformed>>) -> Rows {
-    let mut bodies = Bodies::default();
-    let mut rows = Vec::with_capacity(entries.len().min(PLENTY));
-    let mut malformed = Skipped::default();
-    for entry in entries {
-        match read(&mut bodies, entry) {
+/// Rows as they are read, one after the other.
+struct Gathered(Rows);
+
+impl Gathered {
+    /// Room for a list of `length` entries.
+    fn new(length: usize) -> Self {
+        Self((Vec::with_capacity(length.min(PLENTY)), Skipped::default()))
+    }
+
+    /// The next row; `None` for what is none.
+    fn add(&mut self, row: Option<Result<Row, Malformed>>) {
+        let Self((rows, malformed)) = self;
+        match row {
             // `{}` is a row, and a list may hold ten million of it.
             Some(Ok(row)) if row.body == RowBody::Nothing && rows.last() == Some(&row) => {}
             Some(Ok(row)) => rows.push(row),
@@ -202,7 +219,10 @@ fn rows<T>(entries: Vec<T>, mut read: impl FnMut(&mut Bodies, T) -> Option<Resul
             None => malformed.push(Malformed { kind: "".into(), reason: "the row isn't an object that can be read" }),
         }
     }
-    (rows, malformed)
+
+    fn done(self) -> Rows {
+        self.0
+    }
 }
 
 fn delete(raw: &RawValue) -> Option<Delete> {
@@ -239,26 +259,23 @@ fn read_frame<T>(
     out: &mut VecDeque<Frame>,
     rows: impl FnOnce(Vec<T>) -> Rows,
 ) -> Frame {
-    let mut cases = Vec::with_capacity(1);
-    let mut case = |there: bool, name: &'static str| {
-        if there {
-            cases.push(name);
-        }
-    };
-    case(!matches!(wire.connected, Field::Absent), "connected");
-    case(!matches!(wire.rows, Field::Absent), "rows");
-    case(!matches!(wire.cleared, Field::Absent), "cleared");
-    case(!matches!(wire.cursor_too_old, Field::Absent), "cursorTooOld");
-    case(wire.heartbeat.0, "heartbeat");
-    case(!matches!(wire.agent_state, Field::Absent), "agentState");
-    case(wire.computer_actions.0, "computerActions");
-    case(wire.agent_state_changed.0, "agentStateChanged");
-    case(!matches!(wire.turn_failed, Field::Absent), "turnFailed");
-    case(wire.roster_changed.0, "rosterChanged");
-    case(wire.box_state.0, "boxState");
-    let name = match *cases {
-        [name] => name,
-        [] => {
+    let cases = [
+        (!matches!(wire.connected, Field::Absent), "connected"),
+        (!matches!(wire.rows, Field::Absent), "rows"),
+        (!matches!(wire.cleared, Field::Absent), "cleared"),
+        (!matches!(wire.cursor_too_old, Field::Absent), "cursorTooOld"),
+        (wire.heartbeat.0, "heartbeat"),
+        (!matches!(wire.agent_state, Field::Absent), "agentState"),
+        (wire.computer_actions.0, "computerActions"),
+        (wire.agent_state_changed.0, "agentStateChanged"),
+        (!matches!(wire.turn_failed, Field::Absent), "turnFailed"),
+        (wire.roster_changed.0, "rosterChanged"),
+        (wire.box_state.0, "boxState"),
+    ];
+    let mut there = cases.into_iter().filter_map(|(there, name)| there.then_some(name));
+    let name = match (there.next(), there.next()) {
+        (Some(name), None) => name,
+        (None, _) => {
             let keys = serde_json::from_str::<BTreeMap<String, &RawValue>>(text).unwrap_or_default();
             let kind = keys.keys().next().map_or_else(|| "".into(), |key| text::name(key));
             return Frame::Other { kind, unknown: true };

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 mod field;
 
 use field::absent_or_odd;
-pub(super) use field::{Field, Flag, FromJson, List, Name, Number, Odd, PLENTY, Present, Said, Text};
+pub(super) use field::{Field, Flag, FromJson, Kept, List, Long, Name, Number, Odd, PLENTY, Present, Said, Text};
 
 /// The id of the entry that one replies to: a string, or an object that holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl<'de: 'a, 'a> FromJson<'de> for Reply<'a> {
 }
 
 /// Rows read with the answer that holds them: nearly always all can be. Where that fails as a whole, they are a [`List`], and each is read on its own.
-pub(super) type Listed<'a> = Field<Vec<Field<Row<'a>>>>;
+pub(super) type Listed<'a> = Field<Vec<Field<Row<'a, Long<'a>>>>>;
 
 /// `ListGrokBotTranscriptEntries` (section 4).
 #[derive(Deserialize, Debug, Default)]
@@ -111,13 +111,12 @@ objects! {
         viewer_is_owner: Field<Said>,
     }
 
-    /// `GrokBotTranscriptEntry` (section 7.1).
-    Row<'a> {
+    /// `GrokBotTranscriptEntry` (section 7.1). The body is a [`Long`] text or any.
+    Row<'a, B> {
         seq: Number,
         #[serde(borrow)]
         entry_kind: Text<'a>,
-        #[serde(borrow)]
-        body: Text<'a>,
+        body: B,
         #[serde(borrow)]
         blob_hash: Text<'a>,
         updated_seq: Number,
@@ -271,8 +270,7 @@ objects! {
         kind: Text<'a>,
         #[serde(borrow)]
         role: Text<'a>,
-        #[serde(borrow)]
-        content: Text<'a>,
+        content: Kept,
         timestamp_ms: Number,
         #[serde(borrow)]
         client_nonce: Text<'a>,
@@ -289,7 +287,7 @@ objects! {
         widget_dismissed: Flag,
         widget_skipped: Flag,
         #[serde(borrow)]
-        message: Field<Message<'a>>,
+        message: Field<Box<Message<'a>>>,
         #[serde(borrow)]
         name: Text<'a>,
         #[serde(borrow, rename = "file_name")]
@@ -311,12 +309,11 @@ objects! {
     Message<'a> {
         #[serde(borrow, rename = "type")]
         kind: Text<'a>,
-        #[serde(borrow)]
-        content: Text<'a>,
+        content: Kept,
         #[serde(borrow)]
         images: List<'a>,
         #[serde(borrow)]
-        widget: Field<Widget<'a>>,
+        widget: Field<Box<Widget<'a>>>,
         #[serde(borrow)]
         responded_value: Text<'a>,
         widget_dismissed: Flag,
@@ -341,17 +338,17 @@ objects! {
         path: Text<'a>,
         byte_size: Number,
         #[serde(borrow)]
-        approval: Field<Asked<'a>>,
+        approval: Field<Box<Asked<'a>>>,
         #[serde(borrow)]
-        ask: Field<Asked<'a>>,
+        ask: Field<Box<Asked<'a>>>,
         #[serde(borrow)]
-        secret_request: Field<Asked<'a>>,
+        secret_request: Field<Box<Asked<'a>>>,
         #[serde(borrow)]
-        connector: Field<Asked<'a>>,
+        connector: Field<Box<Asked<'a>>>,
         #[serde(borrow)]
-        draft: Field<Asked<'a>>,
+        draft: Field<Box<Asked<'a>>>,
         #[serde(borrow)]
-        form: Field<Asked<'a>>,
+        form: Field<Box<Asked<'a>>>,
     }
 
     /// `images[]` of a text card.

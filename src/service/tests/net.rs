@@ -286,7 +286,7 @@ impl Line {
                 self.broken = Some(error(ErrorKind::Broken));
             }
         }
-        self.decoder.push(&bytes);
+        self.decoder.push(bytes.into());
     }
 
     async fn next_frame(&mut self) -> Result<Option<Frame>, Error> {

@@ -22,31 +22,33 @@ pub(super) fn reply_to(body: &mut wire::Body<'_>) -> Option<EntryId> {
 }
 
 /// The card of a `send-message`.
-pub(super) fn sent(body: wire::Body<'_>) -> Result<Card, &'static str> {
-    let Field::Is(message) = body.message else {
+pub(super) fn sent(body: &mut wire::Body<'_>) -> Result<Card, &'static str> {
+    let Field::Is(message) = &mut body.message else {
         return Err("message isn't an object");
     };
-    let kind = match &message.kind {
-        Field::Is(kind) if !kind.is_empty() => kind.clone(),
+    let kind = match std::mem::take(&mut message.kind) {
+        Field::Is(kind) if !kind.is_empty() => kind,
         _ => return Err("message has no type"),
     };
     Ok(match &*kind {
         "text" => {
-            let images: Vec<Image> = message.images.is().unwrap_or_default().into_iter().filter_map(image).collect();
-            let content = match message.content {
-                Field::Is(content) => Arc::from(&*content),
+            let images = std::mem::take(&mut message.images).is().unwrap_or_default();
+            let images: Vec<Image> = images.into_iter().filter_map(image).collect();
+            let content = match std::mem::take(&mut message.content) {
+                Field::Is(content) => content,
                 Field::Absent if !images.is_empty() => "".into(),
                 Field::Absent | Field::Odd => return Err("content isn't text"),
             };
             Card::Text { content, images }
         }
         "widget" => {
-            let Field::Is(widget) = message.widget else {
+            let Field::Is(widget) = std::mem::take(&mut message.widget) else {
                 return Err("widget isn't an object");
             };
             // The answer stands beside `message`; one source is unclear about the flags, so inside counts, too.
-            let responded = [body.responded_value, message.responded_value]
+            let responded = [&mut body.responded_value, &mut message.responded_value]
                 .into_iter()
+                .map(std::mem::take)
                 .filter_map(Field::is)
                 .find(|value| !value.is_empty());
             let flags = [body.widget_dismissed, body.widget_skipped, message.widget_dismissed, message.widget_skipped];
@@ -65,8 +67,8 @@ pub(super) fn sent(body: wire::Body<'_>) -> Result<Card, &'static str> {
             }))
         }
         "attachment" => {
-            let names = [message.name, message.file_name_snake, message.file_name];
-            let places = [message.file_path_snake, message.file_path, message.url, message.path];
+            let names = [&mut message.name, &mut message.file_name_snake, &mut message.file_name];
+            let places = [&mut message.file_path_snake, &mut message.file_path, &mut message.url, &mut message.path];
             Card::Attachment(attachment(names, places, message.byte_size)?)
         }
         _ => match asks(&kind, message) {
@@ -77,19 +79,20 @@ pub(super) fn sent(body: wire::Body<'_>) -> Result<Card, &'static str> {
 }
 
 /// The file of a `user-attachment`.
-pub(super) fn user_attachment(body: wire::Body<'_>) -> Result<Attachment, &'static str> {
-    let names = [body.name, body.file_name_snake, body.file_name];
-    let places = [body.file_path_snake, body.file_path, body.url, body.path];
+pub(super) fn user_attachment(body: &mut wire::Body<'_>) -> Result<Attachment, &'static str> {
+    let names = [&mut body.name, &mut body.file_name_snake, &mut body.file_name];
+    let places = [&mut body.file_path_snake, &mut body.file_path, &mut body.url, &mut body.path];
     attachment(names, places, body.byte_size)
 }
 
 /// A file by its name, else by the last segment of where it lies. Of a name, too, only the last segment is taken: no path ever leaves this room.
-fn attachment(
-    names: [wire::Text<'_>; 3],
-    places: [wire::Text<'_>; 4],
+fn attachment<'a>(
+    names: [&mut wire::Text<'a>; 3],
+    places: [&mut wire::Text<'a>; 4],
     size: wire::Number,
 ) -> Result<Attachment, &'static str> {
-    let given: Vec<_> = names.into_iter().chain(places).filter_map(Field::is).filter(|text| !text.is_empty()).collect();
+    let given = names.into_iter().chain(places).map(std::mem::take).filter_map(Field::is);
+    let given: Vec<_> = given.filter(|text| !text.is_empty()).collect();
     if given.is_empty() {
         return Err("the file has neither a name nor a place");
     }
@@ -126,37 +129,44 @@ fn option(raw: &RawValue) -> Option<WidgetOption> {
 }
 
 /// What a card asks for that can only be handled in Grok Bot, as a phrase for a person; `None` for a type never heard of.
-fn asks(kind: &str, message: wire::Message<'_>) -> Option<String> {
+fn asks(kind: &str, message: &mut wire::Message<'_>) -> Option<String> {
     let (phrase, about) = match kind {
-        "auto-review-approval" => {
-            ("请求批准", message.approval.is().and_then(|card| first([card.summary, card.title, card.action])))
-        }
+        "auto-review-approval" => (
+            "请求批准",
+            std::mem::take(&mut message.approval).is().and_then(|card| first([card.summary, card.title, card.action])),
+        ),
         "local-tool-permission" => {
-            let about = message.ask.is().map(|card| {
+            let about = std::mem::take(&mut message.ask).is().map(|card| {
                 let target = card.target.is().map(|wire::Target(target)| target);
                 [card.action.is(), target].into_iter().flatten().collect::<Vec<_>>().join(" ")
             });
             ("请求权限", about)
         }
         "secret-request" => {
-            let about = message.secret_request.is().and_then(|card| {
+            let about = std::mem::take(&mut message.secret_request).is().and_then(|card| {
                 let target = card.target.is().map_or(Field::Absent, |wire::Target(target)| Field::Is(target));
                 first([card.label, card.name, target])
             });
             ("请求保密信息", about)
         }
-        "connector" | "connector-grant" => {
-            ("请求连接服务", message.connector.is().and_then(|card| first([card.label, card.name, card.title])))
-        }
-        "email-draft" => {
-            ("邮件草稿", message.draft.is().and_then(|card| first([card.subject, card.title, card.summary])))
-        }
-        "slack-draft" => {
-            ("Slack 草稿", message.draft.is().and_then(|card| first([card.subject, card.title, card.summary])))
-        }
+        "connector" | "connector-grant" => (
+            "请求连接服务",
+            std::mem::take(&mut message.connector).is().and_then(|card| first([card.label, card.name, card.title])),
+        ),
+        "email-draft" => (
+            "邮件草稿",
+            std::mem::take(&mut message.draft).is().and_then(|card| first([card.subject, card.title, card.summary])),
+        ),
+        "slack-draft" => (
+            "Slack 草稿",
+            std::mem::take(&mut message.draft).is().and_then(|card| first([card.subject, card.title, card.summary])),
+        ),
         "cursor-agent" => ("查看 Cursor 代理的任务", None),
         "virtual-card" => ("请求使用虚拟卡", None),
-        "user-form" => ("请求填写表单", message.form.is().and_then(|card| first([card.title, card.label, card.name]))),
+        "user-form" => (
+            "请求填写表单",
+            std::mem::take(&mut message.form).is().and_then(|card| first([card.title, card.label, card.name])),
+        ),
         _ => return None,
     };
     let about = about.map(|about| one_line(&about)).filter(|about| !about.is_empty());

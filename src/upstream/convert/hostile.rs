@@ -112,6 +112,57 @@ fn an_odd_body_is_one_odd_row() {
 }
 
 #[test]
+fn a_body_is_what_it_is_alone_whatever_lies_beside_it() {
+    let row = |seq: usize, body: &[u8]| {
+        json!({"seq": seq, "updatedSeq": 1, "entryKind": "send-message", "body": STANDARD.encode(body)}).to_string()
+    };
+    let check = |bodies: &[&[u8]]| {
+        let rows: Vec<String> = bodies.iter().enumerate().map(|(seq, body)| row(seq, body)).collect();
+        let page = page_of(&rows.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(page.rows.len(), bodies.len());
+        for (row, body) in page.rows.iter().rev().zip(bodies) {
+            assert_eq!(row.body, super::from_blob(body, "send-message"), "{}", String::from_utf8_lossy(body));
+        }
+    };
+    let odd: &[&[u8]] = &[
+        br#"{"kind":"message","content":"a\nb \"c\""}"#,
+        br#" {"kind":"message","content":"a"}"#,
+        b"{\"kind\":\"message\",\"content\":\"a\"}\n",
+        br#"{"kind":"message","content":"a"}{"kind":"message","content":"b"}"#,
+        // Each lacks what another begins with.
+        br#"{"kind":"message","content":"a"#,
+        br#"{"kind":"message","content":"a","x":"#,
+        br#"{"kind":"message","content":"a","x":["#,
+        br#"{"kind":"message","content":"a""#,
+        br"}",
+        br#","y":1}"#,
+        br#""}"#,
+        br"1]}",
+        b"\"\xe4\xbd",
+        b"\xa0\"}",
+        br#"{"kind":"message","content":"a","kind":"message"}"#,
+        br#"{"kind":"message","content":"\ud83e"}"#,
+        br#"{"kind":"message","content":"\udd80"}"#,
+        br#"[{"kind":"message","content":"a"}]"#,
+        b"5",
+        b"{}",
+    ];
+    let deep = format!(r#"{{"kind":"message","content":"a","message":{}{}}}"#, "[".repeat(500), "]".repeat(500));
+    let odd = [odd, &[deep.as_bytes()]].concat();
+    for first in &odd {
+        for second in &odd {
+            check(&[first, second, odd[0], second, first]);
+        }
+    }
+    check(&odd.iter().cycle().take(500).copied().collect::<Vec<_>>());
+    Corpus::of("bodies").fuzz(200, |bytes| {
+        if !bytes.is_empty() {
+            check(&[odd[0], bytes, odd[0], bytes, bytes]);
+        }
+    });
+}
+
+#[test]
 fn an_odd_row_or_delete_costs_no_neighbour() {
     Corpus::of("rows").fuzz(1000, |bytes| {
         if let Some(row) = as_json(bytes) {

@@ -47,6 +47,10 @@ fn mended(text: &str) -> Option<String> {
 
 /// A kind, a type or a code as it may be shown: one line, not too long.
 pub(super) fn name(text: &str) -> Arc<str> {
+    // Nearly every one is fit to be shown as it is.
+    if text.len() <= NAME && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return text.into();
+    }
     line(text, NAME).into()
 }
 
