@@ -225,6 +225,7 @@ impl Mirror {
                 delete: mark.delete,
                 author: mark.author,
                 delivered: false,
+                base: false,
             };
             self.entries.set_exposed(key, mark.part, exposed);
             if mark.delete.is_some() {
