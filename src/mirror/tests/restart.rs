@@ -250,3 +250,33 @@ fn post2_an_echo_whose_base_was_restored_stays_that_whatever_becomes_of_it() {
     bed.commit();
     assert_eq!(bed.echo_id(7).unwrap(), "1:t1 @1");
 }
+
+#[test]
+fn d9_a_text_whose_row_lies_above_c_is_there_when_the_record_opens() {
+    let mut bed = Bed::open([row(1).says("one"), row(2).asks("Go?", None), row(3).says("three")]);
+    bed.stream([row(1).at(4).says("one!")]);
+    bed.wait(1_000);
+    bed.meanwhile([row(2).at(5).asks("Go?", Some("y"))]);
+    // The newest page says that C is 3.
+    bed.service.page = 1;
+    bed.restart();
+    bed.start();
+    bed.shows(["1:t2 @2 bot: Go?\n- yes（y）\n- no", "1:t3 @3 bot: three", "1:t1:edit:4 @4 bot: one!"]);
+    bed.replay();
+    bed.wait(1_000);
+    assert_eq!(bed.transcript()[3..], ["1:t2:reply @5 me: yes >t2"]);
+    assert_eq!(bed.inserted, 0);
+}
+
+#[test]
+fn d9_another_text_above_c_comes_with_the_stream() {
+    let mut bed = Bed::open([row(1).says("one"), row(2).says("two")]);
+    bed.meanwhile([row(1).at(3).says("changed")]);
+    bed.service.page = 1;
+    bed.restart();
+    bed.start();
+    bed.shows(["1:t2 @2 bot: two"]);
+    bed.replay();
+    bed.wait(1_000);
+    bed.shows(["1:t2 @2 bot: two", "1:t1:edit:3 @3 bot: changed"]);
+}
