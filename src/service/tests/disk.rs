@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::history::History;
+use super::model::Ledger;
 use crate::index::{Commit, Error, Sqlite, Store};
 use crate::mirror::Stored;
 use crate::model::AgentId;
@@ -19,6 +20,7 @@ use crate::model::AgentId;
 pub(super) struct Disk {
     inner: Arc<Inner>,
     life: u64,
+    ledger: Ledger,
     history: History,
 }
 
@@ -53,7 +55,7 @@ pub(super) enum Stick {
 }
 
 impl Disk {
-    pub(super) fn new(history: History) -> Self {
+    pub(super) fn new(ledger: Ledger, history: History) -> Self {
         let state = State {
             index: Sqlite::in_memory(),
             turn: false,
@@ -65,7 +67,7 @@ impl Disk {
             stuck: false,
         };
         let inner = Inner { state: Mutex::new(state), changed: Condvar::new(), stuck: Notify::new() };
-        Self { inner: Arc::new(inner), life: 0, history }
+        Self { inner: Arc::new(inner), life: 0, ledger, history }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -166,6 +168,7 @@ impl Store for Disk {
             return Err(Error::Disk("scripted".to_owned()));
         }
         let stored = state.index.load(account, agent)?;
+        self.ledger.begins_with(agent, &stored);
         self.history.plain(format_args!("disk: loaded {} marks of {agent}", stored.len()));
         Ok(stored)
     }

@@ -256,7 +256,9 @@ impl State {
                 self.followed(name);
             }
             Why::Whole(_) => {
-                record.read_whole(name, &page, &ledger, &history);
+                if !record.read_whole(name, &page, &ledger, &history) {
+                    return;
+                }
                 if let Some(oldest) = oldest.filter(|_| page.before) {
                     let limit = self.rng.usize(1..30);
                     return self.read(name, Why::Whole(Some(oldest)), limit);
