@@ -42,6 +42,8 @@ struct State {
     full: bool,
     unreadable: bool,
     stick: Option<Stick>,
+    /// Rises with each word on where to get stuck.
+    words: u64,
     stuck: bool,
 }
 
@@ -64,6 +66,7 @@ impl Disk {
             full: false,
             unreadable: false,
             stick: None,
+            words: 0,
             stuck: false,
         };
         let inner = Inner { state: Mutex::new(state), changed: Condvar::new(), stuck: Notify::new() };
@@ -101,6 +104,7 @@ impl Disk {
     pub(super) fn stick(&self, stick: Option<Stick>) {
         self.change(|state| {
             state.stick = stick;
+            state.words += 1;
             // Said here and not on the disk's thread, which may need a moment to see it.
             state.stuck = false;
         });
@@ -155,7 +159,9 @@ impl Disk {
         self.history.plain(format_args!("disk: stuck {here:?} a write"));
         state.stuck = true;
         self.inner.stuck.notify_one();
-        let waits = |state: &mut State| state.stick == Some(here) && state.life == self.life && !state.over;
+        // Not for the place to change: this thread may need a moment, and by then the next write is to get stuck at the same one.
+        let words = state.words;
+        let waits = |state: &mut State| state.words == words && state.life == self.life && !state.over;
         drop(self.inner.changed.wait_while(state, waits).unwrap());
         self.turn()
     }
