@@ -132,8 +132,9 @@ pub(super) struct Record {
     pub(super) life: u64,
     pub(super) told: Option<Cursor>,
     pub(super) activity: Option<String>,
-    /// Everything up to here was read.
+    /// Everything up to here was read, once what lies below the first page is.
     pub(super) position: Option<Cursor>,
+    pub(super) reading_back: bool,
     pub(super) messages: BTreeMap<String, Message>,
     pub(super) following: bool,
     pub(super) dirty: bool,
@@ -211,6 +212,10 @@ impl Page {
 impl Record {
     /// The provider begins anew with it.
     pub(super) fn begin_anew(&mut self) {
+        if self.reading_back {
+            // What was to be read back never came, and who follows wouldn't ask for it again.
+            self.forget();
+        }
         self.life += 1;
         self.told = None;
         self.activity = None;
@@ -224,6 +229,7 @@ impl Record {
     pub(super) fn forget(&mut self) {
         self.life += 1;
         self.position = None;
+        self.reading_back = false;
         self.messages.clear();
         self.whole = None;
     }

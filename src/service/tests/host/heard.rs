@@ -236,6 +236,7 @@ impl State {
                     record.position = page.head;
                     history.hold(!page.after, || "the newest page has something after it".to_owned());
                 }
+                record.reading_back = page.before;
                 match oldest.filter(|_| page.before) {
                     Some(oldest) => {
                         let limit = self.rng.usize(1..20);
