@@ -22,8 +22,10 @@ const RIPE: Duration = Duration::from_hours(168);
 const USUAL_LIFE: Duration = Duration::from_hours(1440);
 /// A token whose whole life is so short that this is more isn't renewed before it.
 const SHORTEST_SPACING: Duration = Duration::from_secs(10);
-/// The first wait after a failure; it doubles …
+/// The first wait after a failure while a token still works, and after a refusal; it doubles …
 const FIRST_BACKOFF: Duration = Duration::from_secs(30);
+/// The first wait after a failure where no token works: nothing goes on without one.
+const FIRST_BACKOFF_WITHOUT: Duration = Duration::from_secs(1);
 /// … up to this.
 const LONGEST_BACKOFF: Duration = Duration::from_mins(15);
 /// A Retry-After beyond this isn't believed.
@@ -158,7 +160,10 @@ struct Trouble {
     refresh: Fingerprint,
     failures: u32,
     forbidden: u32,
+    /// Not before this while a token still works …
     until: Mono,
+    /// … and where none does.
+    until_without: Mono,
     detail: String,
 }
 
@@ -174,17 +179,16 @@ pub(super) enum Verdict {
 }
 
 impl Ledger {
-    /// Whether this refresh token may be tried.
-    pub(super) fn verdict(&self, refresh: Fingerprint, now: Mono) -> Verdict {
+    /// Whether this refresh token may be tried. `works`: the access token still does.
+    pub(super) fn verdict(&self, refresh: Fingerprint, works: bool, now: Mono) -> Verdict {
         if let Some(cause) = self.dead(refresh) {
             return Verdict::Dead(cause.to_owned());
         }
-        match &self.trouble {
-            Some(trouble) if trouble.refresh == refresh && now < trouble.until => {
-                Verdict::Wait { left: trouble.until.since(now), detail: trouble.detail.clone() }
-            }
-            _ => Verdict::Go,
-        }
+        let Some(trouble) = self.trouble.as_ref().filter(|trouble| trouble.refresh == refresh) else {
+            return Verdict::Go;
+        };
+        let until = if works { trouble.until } else { trouble.until_without };
+        if now < until { Verdict::Wait { left: until.since(now), detail: trouble.detail.clone() } } else { Verdict::Go }
     }
 
     /// Why this refresh token is dead, if it is.
@@ -203,7 +207,7 @@ impl Ledger {
         self.dead.push_back((refresh, cause.to_owned()));
     }
 
-    /// Counts a failure that may pass; gives the wait until the next try.
+    /// Counts a failure that may pass; gives the wait until the next try where no token works.
     pub(super) fn failed(
         &mut self,
         refresh: Fingerprint,
@@ -213,10 +217,17 @@ impl Ledger {
     ) -> Duration {
         let trouble = self.trouble_of(refresh);
         trouble.failures = trouble.failures.saturating_add(1);
-        let wait = retry_after.map_or_else(|| backoff(trouble.failures), |asked| asked.min(LONGEST_RETRY_AFTER));
+        let asked = retry_after.map(|asked| asked.min(LONGEST_RETRY_AFTER));
+        let wait = asked.unwrap_or_else(|| backoff(trouble.failures));
+        let without = match asked {
+            // A refusal that may be final is given time: several in one bad minute must not end the sign-in.
+            None if trouble.forbidden == 0 => doubled(FIRST_BACKOFF_WITHOUT, trouble.failures),
+            _ => wait,
+        };
         trouble.until = now.after(wait);
+        trouble.until_without = now.after(without);
         detail.clone_into(&mut trouble.detail);
-        wait
+        without
     }
 
     /// Counts a 403 in the service's own words; true once they are so many that it is final.
@@ -240,6 +251,7 @@ impl Ledger {
             failures: 0,
             forbidden: 0,
             until: Mono::default(),
+            until_without: Mono::default(),
             detail: String::new(),
         })
     }
@@ -247,8 +259,11 @@ impl Ledger {
 
 /// 30 s, doubling, up to 15 min. `failures` counts from 1.
 pub(super) fn backoff(failures: u32) -> Duration {
-    let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
-    FIRST_BACKOFF.saturating_mul(doubled).min(LONGEST_BACKOFF)
+    doubled(FIRST_BACKOFF, failures)
+}
+
+fn doubled(first: Duration, failures: u32) -> Duration {
+    first.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1))).min(LONGEST_BACKOFF)
 }
 
 #[cfg(test)]
@@ -327,22 +342,29 @@ mod tests {
         let (one, two) = (Fingerprint::of("one"), Fingerprint::of("two"));
         let mut ledger = Ledger::default();
         let now = Mono(Duration::from_secs(100));
-        assert_eq!(ledger.failed(one, "HTTP 500", None, now), Duration::from_secs(30));
-        let wait = Verdict::Wait { left: Duration::from_secs(30), detail: "HTTP 500".into() };
-        assert_eq!(ledger.verdict(one, now), wait);
-        assert_eq!(ledger.verdict(two, now), Verdict::Go, "a new sign-in isn't held up");
-        assert_eq!(ledger.verdict(one, now.after(Duration::from_secs(30))), Verdict::Go);
-        assert_eq!(ledger.failed(one, "x", None, now), Duration::from_mins(1));
-        assert_eq!(ledger.failed(one, "x", Some(Duration::from_secs(7)), now), Duration::from_secs(7));
+        let wait = |secs| Verdict::Wait { left: Duration::from_secs(secs), detail: "HTTP 500".into() };
+        assert_eq!(ledger.failed(one, "HTTP 500", None, now), Duration::from_secs(1));
+        assert_eq!((ledger.verdict(one, true, now), ledger.verdict(one, false, now)), (wait(30), wait(1)));
+        assert_eq!(ledger.verdict(two, false, now), Verdict::Go, "a new sign-in isn't held up");
+        assert_eq!(ledger.verdict(one, false, now.after(Duration::from_secs(1))), Verdict::Go);
+        assert_eq!(ledger.verdict(one, true, now.after(Duration::from_secs(30))), Verdict::Go);
+        assert_eq!(ledger.failed(one, "HTTP 500", None, now), Duration::from_secs(2));
+        assert_eq!(ledger.verdict(one, true, now), wait(60));
+        for works in [true, false] {
+            assert_eq!(ledger.failed(one, "HTTP 500", Some(Duration::from_secs(7)), now), Duration::from_secs(7));
+            assert_eq!(ledger.verdict(one, works, now), wait(7));
+        }
         assert_eq!(ledger.failed(one, "x", Some(Duration::MAX), now), Duration::from_hours(1));
         ledger.worked();
-        assert_eq!(ledger.failed(one, "x", None, now), Duration::from_secs(30));
+        assert_eq!(ledger.failed(one, "x", None, now), Duration::from_secs(1));
 
-        assert!(!ledger.forbidden(one) && !ledger.forbidden(one) && ledger.forbidden(one));
+        assert!(!ledger.forbidden(one) && !ledger.forbidden(one));
+        assert_eq!(ledger.failed(one, "HTTP 403", None, now), Duration::from_mins(1), "after a refusal");
+        assert!(ledger.forbidden(one));
         assert!(!ledger.forbidden(two));
         ledger.bury(one, "HTTP 401");
-        assert_eq!(ledger.verdict(one, now), Verdict::Dead("HTTP 401".into()));
-        assert_eq!(ledger.verdict(two, now), Verdict::Go);
+        assert_eq!(ledger.verdict(one, true, now), Verdict::Dead("HTTP 401".into()));
+        assert_eq!(ledger.verdict(two, true, now), Verdict::Go);
     }
 
     #[test]

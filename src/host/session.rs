@@ -344,17 +344,22 @@ impl Session {
 
     /// The provider is there: open runs are settled, held requests answered, and the notices begin.
     fn open(&mut self, handle: Handle) {
-        for run in std::mem::take(&mut self.open_runs) {
-            // Before a restart it may have been sent or not, and nothing is sent again.
-            let outcome = Outcome::Failed(records::Failure::Unknown);
-            let settled = convert::settled(run, outcome);
-            self.outbox.answer(rpc::notification(wire::method::RUN_SETTLED, &settled));
-        }
+        self.settle_open_runs();
         self.feed = Some(handle.feed());
         self.handle = Some(handle);
         for held in std::mem::take(&mut self.held) {
             self.outbox.release(held.bytes());
             self.carry_out(held.id, &held.method, held.params.as_deref());
+        }
+    }
+
+    /// Settles what the host held unfinished when it came.
+    fn settle_open_runs(&mut self) {
+        for run in std::mem::take(&mut self.open_runs) {
+            // Before a restart it may have been sent or not, and nothing is sent again.
+            let outcome = Outcome::Failed(records::Failure::Unknown);
+            let settled = convert::settled(run, outcome);
+            self.outbox.answer(rpc::notification(wire::method::RUN_SETTLED, &settled));
         }
     }
 
@@ -459,6 +464,8 @@ impl Session {
     /// Begins to stop: for the owner the loop first, so that posts are settled; then what is still owed.
     fn begin_stop(&mut self, request: Option<Id>) {
         self.stopping.cancel();
+        // Where the folder never became ours they are settled all the same.
+        self.settle_open_runs();
         self.refuse_held(&Failure::new(wire::ErrorKind::NotReady, texts::STOPPING));
         let owned = self.handle.clone().filter(|_| self.role == Role::Owner);
         if let Some(handle) = owned {

@@ -142,6 +142,7 @@ const EDITED: u16 = 1 << 6;
 const DELETED: u16 = 1 << 7;
 const APART: u16 = 1 << 8;
 const WORK: u16 = 1 << 9;
+const BASE: u16 = 1 << 10;
 /// Those of an entry that has a [`Revised`].
 const REVISED: u16 = EDITED | DELETED | APART;
 
@@ -255,6 +256,7 @@ impl Entries {
             delete: slot.is(DELETED).then_some(revised.delete),
             author: if slot.is(BOT) { Author::Bot } else { Author::Account },
             delivered: slot.is(DELIVERED),
+            base: slot.is(BASE),
         })
     }
 
@@ -273,6 +275,7 @@ impl Entries {
             (READABLE, exposed.digest.is_some()),
             (BOT, exposed.author == Author::Bot),
             (DELIVERED, exposed.delivered),
+            (BASE, exposed.base),
             (EDITED, exposed.edit.is_some()),
             (DELETED, exposed.delete.is_some()),
             (APART, number.is_some_and(|number| number != exposed.first)),

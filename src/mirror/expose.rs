@@ -133,7 +133,8 @@ impl Mirror {
             (false, _) => Version::Delete,
         };
         let author = before.map(|exposed| exposed.author).or_else(|| pending.from()).unwrap_or(Author::Bot);
-        let first = Exposed { digest: None, first: number, edit: None, delete: None, author, delivered: true };
+        let first =
+            Exposed { digest: None, first: number, edit: None, delete: None, author, delivered: true, base: true };
         let mut exposed = Exposed { digest: pending.digest, delivered: true, ..before.unwrap_or(first) };
         match version {
             Version::Base => {}
@@ -279,12 +280,8 @@ impl Mirror {
     pub(super) fn restore(&mut self, key: Key, part: Part, text: Text, body_at: Option<Wall>) {
         let at = body_at.unwrap_or(self.process_start);
         let Some(exposed) = self.entries.exposed(key, part) else { return };
-        self.entries.set_exposed(key, part, Exposed { delivered: true, ..exposed });
-        let (version, number) = match exposed.edit {
-            // An edit below the delete mark was of the text before it; a text readable after a delete is always a later edit.
-            Some(edit) => (Version::Edit, edit),
-            None => (Version::Base, exposed.first),
-        };
+        let (version, number) = exposed.latest();
+        self.entries.set_exposed(key, part, Exposed { delivered: true, base: version == Version::Base, ..exposed });
         let message = self.message(key, part, version, number, at, Some(text));
         match &mut self.opening {
             Some(opening) => opening.push(message),

@@ -33,9 +33,10 @@ pub use render::{Rendered, Text, render};
 
 use crate::model::{
     BodyRef, Cursor, Delete, EntryId, Harness, LiveState, Malformed, Message, Messages, Mono, Now, Part, Pile, Row,
-    Tray, TurnFailure, Wall, Widget, base_id,
+    Tray, TurnFailure, Version, Wall, Widget, base_id, version_id,
 };
 use entries::{Entries, Key};
+use unit::Exposed;
 
 /// How long a text must stay unchanged before it is delivered.
 pub const QUIET: Duration = Duration::from_secs(1);
@@ -454,7 +455,8 @@ impl Mirror {
         let Some(&key) = self.nonces.get(&nonce) else {
             return Echo::None;
         };
-        match self.readable(key, Part::Entry) {
+        // The base is the message of the send, whatever becomes of it afterwards; where the record lacks it, what is left of it is.
+        match self.base(key).or_else(|| self.latest(key, Part::Entry)) {
             Some((id, cursor)) => Echo::Exposed { id, cursor },
             None if self.entries.exposed(key, Part::Entry).is_some_and(|exposed| exposed.digest.is_some())
                 || self.entries.pending(key, Part::Entry).is_some_and(unit::Pending::says) =>
@@ -470,7 +472,9 @@ impl Mirror {
     pub fn widget(&self, entry: &EntryId) -> Option<WidgetState> {
         let key = self.entries.find(entry)?;
         let widget = self.entries.work(key)?.widget().cloned()?;
-        Some(WidgetState { widget, answer: self.readable(key, Part::Answer) })
+        // An old answer says nothing of the one that is given now.
+        let settled = self.entries.pending(key, Part::Answer).is_none();
+        Some(WidgetState { widget, answer: settled.then(|| self.latest(key, Part::Answer)).flatten() })
     }
 
     /// When it wants [`Input::Tick`], at the latest.
@@ -479,18 +483,30 @@ impl Mirror {
         [self.activity.deadline(), self.body_deadline(), self.expose_deadline()].into_iter().flatten().min()
     }
 
-    /// The base message of a text, where a host can read it (or could before a restart).
-    fn readable(&self, key: Key, part: Part) -> Option<(String, Cursor)> {
-        let exposed = self.entries.exposed(key, part).filter(|exposed| exposed.digest.is_some())?;
+    /// The base message of an entry, where a host can read it. It stays readable while a revision of it is pending or committed.
+    fn base(&self, key: Key) -> Option<(String, Cursor)> {
+        let exposed =
+            self.delivered(key, Part::Entry).filter(|exposed| exposed.base && Some(exposed.first) <= self.head)?;
+        self.named(key, Part::Entry, Version::Base, exposed.first)
+    }
+
+    /// The message that shows the text exposed last, where a host can read it: nothing while that is committed.
+    fn latest(&self, key: Key, part: Part) -> Option<(String, Cursor)> {
+        let exposed = self.delivered(key, part).filter(|exposed| Some(exposed.highest()) <= self.head)?;
+        let (version, number) = exposed.latest();
+        self.named(key, part, version, number)
+    }
+
+    /// What this process delivered of a text that wasn't deleted since, in a record that can be read.
+    fn delivered(&self, key: Key, part: Part) -> Option<Exposed> {
+        let exposed = self.entries.exposed(key, part)?;
+        (self.ready() && exposed.delivered && exposed.digest.is_some()).then_some(exposed)
+    }
+
+    fn named(&self, key: Key, part: Part, version: Version, number: u64) -> Option<(String, Cursor)> {
         let generation = self.generation?;
-        // The base stays readable while a revision of it is committed.
-        let shown = exposed.delivered && self.ready() && self.head.is_some_and(|head| exposed.first <= head);
-        shown.then(|| {
-            (
-                base_id(generation, self.entries.compact_id(key).text(&mut [0; _]), part),
-                Cursor { generation, number: exposed.first },
-            )
-        })
+        let base = base_id(generation, self.entries.compact_id(key).text(&mut [0; _]), part);
+        Some((version_id(base, version, number), Cursor { generation, number }))
     }
 
     fn marks_high(&self) -> Option<u64> {

@@ -33,7 +33,7 @@ impl Mirror {
     }
 
     /// One page. It is trusted for nothing: neither to be sorted, nor to keep `limit` or `before`, nor to be of the read's generation.
-    pub(super) fn page(&mut self, now: Now, id: u64, generation: Option<u64>, rows: Vec<Row>, malformed: usize) {
+    pub(super) fn page(&mut self, now: Now, id: u64, generation: Option<u64>, mut rows: Vec<Row>, malformed: usize) {
         let Some(read) = self.read.as_ref().filter(|read| read.id == id && !read.stalled) else {
             return;
         };
@@ -63,7 +63,11 @@ impl Mirror {
         }
         let lowest = rows.iter().map(|row| u128::from(row.seq)).min();
         let counts_to = if live { u64::MAX } else { read.c.unwrap_or(0) };
-        self.apply_ops(now, rows.into_iter().filter(|row| row.number <= counts_to).collect(), Vec::new(), Source::Read);
+        let above: Vec<Row> = rows.extract_if(.., |row| row.number > counts_to).collect();
+        self.apply_ops(now, rows, Vec::new(), Source::Read);
+        for row in &above {
+            self.recognise(row);
+        }
 
         let Some(read) = self.read.as_mut() else { return };
         // A short page is no end: a server may cap lower than we ask. A page without an unseen row is one, and so is one that went no lower: a
@@ -225,6 +229,7 @@ impl Mirror {
                 delete: mark.delete,
                 author: mark.author,
                 delivered: false,
+                base: false,
             };
             self.entries.set_exposed(key, mark.part, exposed);
             if mark.delete.is_some() {

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
+use super::batch::Digest;
 use super::entries::{Body, Key};
-use super::render::{Rendered, render};
+use super::render::{Rendered, Text, render};
 use super::unit::{Times, Want};
 use super::{Effect, FetchQuery, Mirror, Source};
-use crate::model::{BodyRef, CompactId, Content, Delete, EntryId, Malformed, Now, Part, Row, RowBody, Wall};
+use crate::model::{Author, BodyRef, CompactId, Content, Delete, EntryId, Malformed, Now, Part, Row, RowBody, Wall};
 
 enum Op {
     Delete(Delete),
@@ -199,18 +200,35 @@ impl Mirror {
             self.entries.work_mut(key).set_nonce(Some(nonce));
             self.nonces.insert(nonce, key);
         }
-        let answer = answer.map(|text| super::Text {
-            from: crate::model::Author::Account,
-            text,
-            reply_to: Some(self.entries.id(key)),
-            meta: None,
-        });
+        let answer = answer.map(|text| self.answer(key, text));
         let main = self.want(key, Part::Entry, main, number, now.mono, Times { seen_at, body_at });
         let answer = self.want(key, Part::Answer, answer, number, now.mono, Times { seen_at, body_at: None });
         self.register(key);
         for (part, want) in [(Part::Entry, main), (Part::Answer, answer)] {
             if let Want::Restore(text) = want {
                 self.restore(key, part, text, body_at);
+            }
+        }
+    }
+
+    /// The answer to the widget of an entry, as a text.
+    fn answer(&self, key: Key, text: Arc<str>) -> Text {
+        Text { from: Author::Account, text, reply_to: Some(self.entries.id(key)), meta: None }
+    }
+
+    /// A row of a read that doesn't count yet: its number and what changed come with the stream. But a text in it that is as the index knows it was
+    /// exposed already, and after a restart the record doesn't open without the texts that it had.
+    pub(super) fn recognise(&mut self, row: &Row) {
+        let RowBody::Entry(body) = &row.body else { return };
+        let Some(key) = self.entries.find(&row.id()).filter(|_| self.opening.is_some()) else { return };
+        let rendered = render(body, self.harness);
+        let answer = rendered.answer.map(|text| self.answer(key, text));
+        for (part, text) in [(Part::Entry, rendered.main), (Part::Answer, answer)] {
+            let indexed = self.entries.exposed(key, part).filter(|exposed| !exposed.delivered);
+            if let (Some(indexed), Some(text)) = (indexed, text)
+                && indexed.digest == Some(Digest::of(&text.text))
+            {
+                self.restore(key, part, text, body.at);
             }
         }
     }

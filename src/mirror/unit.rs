@@ -69,11 +69,22 @@ pub(super) struct Exposed {
     pub(super) author: Author,
     /// False while it is known from the index alone: this process never delivered it.
     pub(super) delivered: bool,
+    /// Whether the record holds the base: what was restored as a revision lacks it.
+    pub(super) base: bool,
 }
 
 impl Exposed {
     pub(super) fn highest(&self) -> u64 {
         self.first.max(self.edit.unwrap_or(0)).max(self.delete.unwrap_or(0))
+    }
+
+    /// The message that shows the text exposed last, and its number.
+    pub(super) fn latest(&self) -> (Version, u64) {
+        match self.edit {
+            // An edit below the delete mark was of the text before it; a text readable after a delete is always a later edit.
+            Some(edit) => (Version::Edit, edit),
+            None => (Version::Base, self.first),
+        }
     }
 }
 

@@ -10,6 +10,7 @@ mod bots;
 mod commands;
 mod commits;
 mod job;
+mod logged;
 mod posts;
 mod reads;
 mod stream;
@@ -36,6 +37,7 @@ use crate::upstream::{self, Frame, Upstream};
 use backoff::Backoff;
 use bodies::Bodies;
 use job::{Done, Failed, Services};
+use logged::Logged;
 use posts::Posts;
 use stream::Link;
 
@@ -154,7 +156,7 @@ pub struct Watch {
     lost: u64,
     clock_skew_ms: Option<i64>,
     last_frame: Option<Wall>,
-    logged: HashMap<String, Mono>,
+    logged: Logged,
     status: Option<crate::records::Status>,
 }
 
@@ -261,7 +263,7 @@ impl Watch {
             lost: 0,
             clock_skew_ms: None,
             last_frame: None,
-            logged: HashMap::new(),
+            logged: Logged::default(),
             status: None,
         }
     }
@@ -436,14 +438,7 @@ impl Watch {
 
     /// Logs a repeating anomaly once an hour a key.
     fn once_an_hour(&mut self, now: Mono, key: String) -> bool {
-        let again = self.logged.get(&key).is_none_or(|at| now.since(*at) >= Duration::from_hours(1));
-        if again {
-            if self.logged.len() > 1000 {
-                self.logged.clear();
-            }
-            self.logged.insert(key, now);
-        }
-        again
+        self.logged.once_an_hour(now, key)
     }
 
     fn agents(&self) -> Vec<AgentId> {

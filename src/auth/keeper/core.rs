@@ -194,7 +194,7 @@ impl Core {
             state.ledger.bury(access, cause);
             return Err(TokenError::SignInAgain(cause.to_owned()));
         };
-        let verdict = state.ledger.verdict(Fingerprint::of(refresh.secret()), self.mono());
+        let verdict = state.ledger.verdict(Fingerprint::of(refresh.secret()), stand_in.is_some(), self.mono());
         if let Verdict::Dead(cause) = verdict {
             return Err(TokenError::SignInAgain(cause));
         }

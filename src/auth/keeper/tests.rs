@@ -293,10 +293,35 @@ async fn passing_trouble_backs_off_and_a_token_that_still_works_is_used() {
     );
     let keeper = bench.keeper();
     let Err(TokenError::Transient { retry_after: Some(wait), .. }) = keeper.access_token().await else { panic!() };
-    assert_eq!(wait, Duration::from_secs(30));
+    assert_eq!(wait, Duration::from_secs(1));
     assert!(matches!(keeper.standing(), Standing::SignedIn { .. }), "no trouble of the network signs out");
-    after(31).await;
+    after(1).await;
     assert_eq!(secret(keeper.access_token().await), session(1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_no_token_works_a_renewal_is_tried_again_after_a_second_and_then_ever_more_slowly() {
+    let unavailable = Reply::Status(503, String::new());
+    let bench =
+        Bench::signed_in(Service::renewing([unavailable.clone(), ok(&session(1, 0), None)]), &session(0, 0), "r");
+    let keeper = bench.keeper();
+    let rejected = || AccessToken::new(session(0, 0));
+    let Err(TokenError::Transient { retry_after: Some(wait), .. }) = keeper.renewed(rejected()).await else { panic!() };
+    assert_eq!(wait, Duration::from_secs(1));
+    assert!(matches!(keeper.renewed(rejected()).await, Err(TokenError::Transient { .. })));
+    assert_eq!(bench.service.asked().len(), 1, "not before that");
+    after(1).await;
+    assert_eq!(secret(keeper.renewed(rejected()).await), session(1, 0));
+
+    let bench = Bench::signed_in(Service::renewing([unavailable]), &session(0, 0), "r");
+    let keeper = bench.keeper();
+    for _ in 0..3600 {
+        assert!(matches!(keeper.renewed(rejected()).await, Err(TokenError::Transient { .. })));
+        after(1).await;
+    }
+    // 1, 2, 4 … 512, 900, 900 … seconds apart.
+    let asked = bench.service.asked().len();
+    assert!((11..=14).contains(&asked), "{asked}");
 }
 
 #[tokio::test(start_paused = true)]

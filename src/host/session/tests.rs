@@ -339,6 +339,19 @@ async fn h5_a_folder_given_up_is_told_and_ends_the_session_as_a_failure() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn h17_open_runs_are_settled_by_a_shutdown_that_comes_before_the_folder_is_ours() {
+    let mut rig = Rig::with(Role::Owner, |_| pending());
+    let mut params = hello();
+    params["openRuns"] = json!([{"id": "r1", "record": "x"}]);
+    rig.host.call("initialize", params).await.unwrap();
+    let held = rig.host.ask("records/list", json!({})).await;
+    let shutdown = rig.host.ask("shutdown", json!({})).await;
+    assert_eq!(said(&mut rig.host).await, "settled r1 unknown");
+    assert_eq!(rig.host.answer(&held).await.unwrap_err()["data"]["kind"], "not_ready");
+    assert_eq!(rig.host.answer(&shutdown).await.unwrap(), Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
 async fn h5_the_lock_is_not_waited_for_before_initialize_is_answered() {
     let polled = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let seen = std::sync::Arc::clone(&polled);

@@ -638,6 +638,27 @@ impl Bed {
         self.mirror.echo(nonce)
     }
 
+    /// The message of a send, drawn: `id @cursor`.
+    pub(super) fn echo_id(&self, nonce: u128) -> Option<String> {
+        match self.echo(nonce) {
+            Echo::Exposed { id, cursor } => Some(self.held(&id, cursor)),
+            Echo::None | Echo::Seen => None,
+        }
+    }
+
+    /// The message of a widget's answer, drawn alike.
+    pub(super) fn answer(&self, id: &str) -> Option<String> {
+        let (id, cursor) = self.widget(id)?.answer?;
+        Some(self.held(&id, cursor))
+    }
+
+    /// What is named must be there to read.
+    fn held(&self, id: &str, cursor: Cursor) -> String {
+        assert!(self.host.held.contains(id), "{id} isn't in the record");
+        assert_eq!(self.host.told[id].0, cursor.number);
+        format!("{id} @{}", cursor.number)
+    }
+
     pub(super) fn widget(&self, id: &str) -> Option<WidgetState> {
         self.mirror.widget(&EntryId::from(id))
     }

@@ -82,3 +82,37 @@ fn d5_an_edit_and_an_answer_are_dated_by_when_we_saw_them() {
     assert_eq!(bed.at_of("1:t1:edit:2"), seen);
     assert_eq!(bed.at_of("1:t1:reply"), seen);
 }
+
+#[test]
+fn post6_an_old_answer_isnt_given_while_the_one_that_is_given_now_is_pending() {
+    let mut bed = Bed::open([row(1).asks("Go?", Some("y"))]);
+    bed.slow_index = true;
+    bed.stream([row(1).at(5).asks("Go?", Some("no"))]);
+    assert_eq!(bed.answer("t1"), None);
+    bed.wait(1_000);
+    assert_eq!(bed.answer("t1"), None, "not before the host can read it");
+    bed.commit();
+    assert_eq!(bed.answer("t1").unwrap(), "1:t1:reply:edit:5 @5");
+}
+
+#[test]
+fn post6_an_answer_that_was_taken_back_and_given_again_is_named_as_it_is_now() {
+    let mut bed = Bed::open([row(1).asks("Go?", Some("y"))]);
+    // What is pending before it holds the removal back.
+    bed.stream([row(2).says("wait"), row(1).at(3).asks("Go?", None)]);
+    assert_eq!(bed.answer("t1"), None);
+    bed.wait(1_000);
+    bed.stream([row(1).at(4).asks("Go?", Some("y"))]);
+    assert_eq!(bed.answer("t1"), None);
+    bed.wait(1_000);
+    assert_eq!(bed.answer("t1").unwrap(), "1:t1:reply:edit:4 @4");
+}
+
+#[test]
+fn post6_an_answer_that_never_changed_is_its_base() {
+    let mut bed = Bed::open([row(1).asks("Go?", Some("y"))]);
+    bed.slow_index = true;
+    // The question is another text.
+    bed.stream([row(1).at(2).asks("Go now?", Some("y"))]);
+    assert_eq!(bed.answer("t1").unwrap(), "1:t1:reply @1");
+}

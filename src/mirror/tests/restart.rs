@@ -1,6 +1,7 @@
 //! D8 the index, D9 restart.
 
 use super::bed::{Bed, delete, row};
+use crate::mirror::Echo;
 use crate::model::Part;
 
 #[test]
@@ -200,4 +201,82 @@ fn d9_a_change_below_the_indexed_head_is_late() {
     bed.shows(["1:t2 @2 bot: two"]);
     bed.wait(60_000);
     bed.shows(["1:t2 @2 bot: two", "1:t1 @3 bot: one"]);
+}
+
+#[test]
+fn d9_an_answer_that_was_restored_as_a_revision_is_named_as_that() {
+    let mut bed = Bed::open([row(1).asks("Go?", Some("y"))]);
+    bed.stream([row(1).at(5).asks("Go?", Some("no"))]);
+    bed.wait(1_000);
+    bed.restart_and_open();
+    assert_eq!(bed.answer("t1").unwrap(), "1:t1:reply:edit:5 @5");
+}
+
+#[test]
+fn d9_an_echo_that_was_restored_as_a_revision_is_named_as_that() {
+    let mut bed = Bed::open([row(1).nonce(7).told("hello")]);
+    bed.stream([row(1).nonce(7).at(2).told("hello!")]);
+    bed.wait(1_000);
+    assert_eq!(bed.echo_id(7).unwrap(), "1:t1 @1", "this process shows its base");
+    bed.restart_and_open();
+    assert_eq!(bed.echo_id(7).unwrap(), "1:t1:edit:2 @2");
+    bed.slow_index = true;
+    bed.stream([row(1).nonce(7).at(3).told("hello?")]);
+    assert_eq!(bed.echo_id(7).unwrap(), "1:t1:edit:2 @2");
+    bed.wait(1_000);
+    assert_eq!(bed.echo(7), Echo::Seen);
+    bed.commit();
+    assert_eq!(bed.echo_id(7).unwrap(), "1:t1:edit:3 @3");
+}
+
+#[test]
+fn d9_an_echo_that_changed_while_nobody_watched_is_its_revision() {
+    let mut bed = Bed::open([row(1).nonce(7).told("hello")]);
+    bed.meanwhile([row(1).nonce(7).at(5).told("changed")]);
+    bed.restart_and_open();
+    bed.shows(["1:t1:edit:5 @5 me: changed"]);
+    assert_eq!(bed.echo_id(7).unwrap(), "1:t1:edit:5 @5");
+}
+
+#[test]
+fn post2_an_echo_whose_base_was_restored_stays_that_whatever_becomes_of_it() {
+    let mut bed = Bed::open([row(1).nonce(7).told("hello")]);
+    bed.restart_and_open();
+    bed.slow_index = true;
+    bed.stream([row(1).nonce(7).at(2).told("hello!")]);
+    assert_eq!(bed.echo_id(7).unwrap(), "1:t1 @1");
+    bed.wait(1_000);
+    assert_eq!(bed.echo_id(7).unwrap(), "1:t1 @1");
+    bed.commit();
+    assert_eq!(bed.echo_id(7).unwrap(), "1:t1 @1");
+}
+
+#[test]
+fn d9_a_text_whose_row_lies_above_c_is_there_when_the_record_opens() {
+    let mut bed = Bed::open([row(1).says("one"), row(2).asks("Go?", None), row(3).says("three")]);
+    bed.stream([row(1).at(4).says("one!")]);
+    bed.wait(1_000);
+    bed.meanwhile([row(2).at(5).asks("Go?", Some("y"))]);
+    // The newest page says that C is 3.
+    bed.service.page = 1;
+    bed.restart();
+    bed.start();
+    bed.shows(["1:t2 @2 bot: Go?\n- yes（y）\n- no", "1:t3 @3 bot: three", "1:t1:edit:4 @4 bot: one!"]);
+    bed.replay();
+    bed.wait(1_000);
+    assert_eq!(bed.transcript()[3..], ["1:t2:reply @5 me: yes >t2"]);
+    assert_eq!(bed.inserted, 0);
+}
+
+#[test]
+fn d9_another_text_above_c_comes_with_the_stream() {
+    let mut bed = Bed::open([row(1).says("one"), row(2).says("two")]);
+    bed.meanwhile([row(1).at(3).says("changed")]);
+    bed.service.page = 1;
+    bed.restart();
+    bed.start();
+    bed.shows(["1:t2 @2 bot: two"]);
+    bed.replay();
+    bed.wait(1_000);
+    bed.shows(["1:t2 @2 bot: two", "1:t1:edit:3 @3 bot: changed"]);
 }

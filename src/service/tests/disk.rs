@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::history::History;
+use super::model::Ledger;
 use crate::index::{Commit, Error, Sqlite, Store};
 use crate::mirror::Stored;
 use crate::model::AgentId;
@@ -19,6 +20,7 @@ use crate::model::AgentId;
 pub(super) struct Disk {
     inner: Arc<Inner>,
     life: u64,
+    ledger: Ledger,
     history: History,
 }
 
@@ -40,6 +42,8 @@ struct State {
     full: bool,
     unreadable: bool,
     stick: Option<Stick>,
+    /// Rises with each word on where to get stuck.
+    words: u64,
     stuck: bool,
 }
 
@@ -53,7 +57,7 @@ pub(super) enum Stick {
 }
 
 impl Disk {
-    pub(super) fn new(history: History) -> Self {
+    pub(super) fn new(ledger: Ledger, history: History) -> Self {
         let state = State {
             index: Sqlite::in_memory(),
             turn: false,
@@ -62,10 +66,11 @@ impl Disk {
             full: false,
             unreadable: false,
             stick: None,
+            words: 0,
             stuck: false,
         };
         let inner = Inner { state: Mutex::new(state), changed: Condvar::new(), stuck: Notify::new() };
-        Self { inner: Arc::new(inner), life: 0, history }
+        Self { inner: Arc::new(inner), life: 0, ledger, history }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -99,6 +104,7 @@ impl Disk {
     pub(super) fn stick(&self, stick: Option<Stick>) {
         self.change(|state| {
             state.stick = stick;
+            state.words += 1;
             // Said here and not on the disk's thread, which may need a moment to see it.
             state.stuck = false;
         });
@@ -153,7 +159,9 @@ impl Disk {
         self.history.plain(format_args!("disk: stuck {here:?} a write"));
         state.stuck = true;
         self.inner.stuck.notify_one();
-        let waits = |state: &mut State| state.stick == Some(here) && state.life == self.life && !state.over;
+        // Not for the place to change: this thread may need a moment, and by then the next write is to get stuck at the same one.
+        let words = state.words;
+        let waits = |state: &mut State| state.words == words && state.life == self.life && !state.over;
         drop(self.inner.changed.wait_while(state, waits).unwrap());
         self.turn()
     }
@@ -166,6 +174,7 @@ impl Store for Disk {
             return Err(Error::Disk("scripted".to_owned()));
         }
         let stored = state.index.load(account, agent)?;
+        self.ledger.begins_with(agent, &stored);
         self.history.plain(format_args!("disk: loaded {} marks of {agent}", stored.len()));
         Ok(stored)
     }

@@ -378,7 +378,7 @@ impl World {
         if kind == "host comes" {
             // One that isn't there.
             for host in 0..self.hosts.len() {
-                self.connect(host, false);
+                self.connect(host);
             }
             return;
         }

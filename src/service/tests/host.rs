@@ -181,7 +181,7 @@ impl State {
     // What it does.
 
     /// A new connection: everything that it knows it keeps.
-    pub(super) fn connect(&mut self, provider_is_new: bool) {
+    pub(super) fn connect(&mut self) {
         self.session += 1;
         self.connected = true;
         self.greeted = false;
@@ -192,9 +192,7 @@ impl State {
         self.out.clear();
         self.asks_owed = 0;
         for record in self.records.values_mut() {
-            let anew = record.begun_anew;
             record.begin_anew();
-            record.begun_anew = anew || provider_is_new;
         }
         let open: Vec<Value> = self
             .runs

@@ -38,7 +38,7 @@ impl World {
             self.hosts[host].with(super::host::State::hurry);
             // One that is just leaving has gone by then.
             self.pass(1_700).await;
-            self.connect(host, false);
+            self.connect(host);
         }
         // A sign-out that a host had asked for just before has come by then.
         self.desk.sign_in_as(ANN);

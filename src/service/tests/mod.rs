@@ -7,6 +7,7 @@
 //! ```text
 //! SEED=123 cargo nextest run --lib a_seed_replays --no-capture
 //! SEEDS=20000 cargo nextest run --lib service::tests    # the longer mode
+//! FROM=20000 SEEDS=40000 cargo nextest run --lib service::tests    # in pieces
 //! ```
 
 mod disk;
@@ -24,6 +25,7 @@ use fastrand::Rng;
 
 use disk::Disk;
 use history::History;
+use model::Ledger;
 use net::Weather;
 use world::{StopBy, World};
 
@@ -44,12 +46,12 @@ fn weather(rng: &mut Rng) -> Weather {
     }
 }
 
-async fn run(seed: u64, disk: Disk, history: History) {
+async fn run(seed: u64, disk: Disk, ledger: Ledger, history: History) {
     let mut rng = Rng::with_seed(seed);
     // The loop's own chance, for its waits.
     fastrand::seed(rng.u64(..));
     let weather = weather(&mut rng);
-    history_of(&mut World::new(rng, disk, history, weather)).await;
+    history_of(&mut World::new(rng, disk, ledger, history, weather)).await;
 }
 
 async fn history_of(world: &mut World) {
@@ -94,7 +96,8 @@ fn replay(seed: u64) -> String {
 /// One run on a runtime of its own: its history, and what was wrong.
 fn weather_of(seed: u64) -> (Vec<String>, Vec<String>) {
     let history = History::default();
-    let disk = Disk::new(history.clone());
+    let ledger = Ledger::default();
+    let disk = Disk::new(ledger.clone(), history.clone());
     let (idle, busy) = (disk.clone(), disk.clone());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -104,7 +107,8 @@ fn weather_of(seed: u64) -> (Vec<String>, Vec<String>) {
         .on_thread_unpark(move || busy.busy())
         .build()
         .unwrap();
-    let panicked = catch_unwind(AssertUnwindSafe(|| runtime.block_on(run(seed, disk, history.clone())))).is_err();
+    let panicked =
+        catch_unwind(AssertUnwindSafe(|| runtime.block_on(run(seed, disk, ledger, history.clone())))).is_err();
     drop(runtime);
     let mut wrong = history.wrongs();
     if panicked {
@@ -119,9 +123,9 @@ fn number(name: &str) -> Option<u64> {
 
 /// One hand's share of the seeds. It goes on after a failure: which others fail, and how, says more than one history.
 fn hand(hand: u64) {
-    let seeds = number("SEEDS").unwrap_or(SEEDS);
+    let (from, to) = (number("FROM").unwrap_or(0), number("SEEDS").unwrap_or(SEEDS));
     let mut failed = Vec::new();
-    for seed in (0..seeds).filter(|seed| seed % HANDS == hand) {
+    for seed in (from..to).filter(|seed| seed % HANDS == hand) {
         let (lines, wrong) = weather_of(seed);
         if !wrong.is_empty() {
             if failed.is_empty() {

@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 
 use super::history::History;
+use crate::mirror::Stored;
+use crate::model::AgentId;
 
 /// A cursor, compared as two numbers.
 pub(super) type Cursor = (u64, u64);
@@ -29,6 +31,8 @@ struct Inner {
     before: BTreeMap<String, Cursor>,
     /// Entries whose body was ever elsewhere, as `bot/entry`.
     elsewhere: HashSet<String>,
+    /// What mirrors began with from the index: the Bot, the entry, and where its text stood.
+    marked: HashSet<(String, String, Cursor)>,
 }
 
 impl Ledger {
@@ -37,9 +41,22 @@ impl Ledger {
         self.0.lock().unwrap().elsewhere.insert(format!("{bot}/e{seq}"));
     }
 
-    fn was_elsewhere(&self, record: &str, id: &str) -> bool {
-        let entry = id.split(':').nth(1).unwrap_or_default();
-        self.0.lock().unwrap().elsewhere.contains(&format!("{}/{entry}", bot(record)))
+    /// A mirror begins with these marks: each of their texts comes back to its old place, and one whose body can't be had comes back late.
+    pub(super) fn begins_with(&self, bot: &AgentId, stored: &Stored) {
+        let texts = stored.to_vec().into_iter().filter(|(_, mark)| mark.digest.is_some());
+        let marked = texts.map(|(generation, mark)| {
+            (bot.to_string(), mark.entry.to_string(), (generation, mark.edit.unwrap_or(mark.first)))
+        });
+        self.0.lock().unwrap().marked.extend(marked);
+    }
+
+    /// Whether a message may appear below the head: a mirror that began anew knew it by its mark, and its body was elsewhere. The one exception to
+    /// "who follows misses nothing".
+    fn may_come_back(&self, record: &str, message: &Message) -> bool {
+        let (bot, entry) = (bot(record), message.id.split(':').nth(1).unwrap_or_default());
+        let inner = self.0.lock().unwrap();
+        inner.elsewhere.contains(&format!("{bot}/{entry}"))
+            && inner.marked.contains(&(bot.to_owned(), entry.to_owned(), message.cursor))
     }
 
     /// An id means one text at one place, for ever.
@@ -113,12 +130,11 @@ pub(super) struct Record {
     pub(super) listed: bool,
     /// Rises when the provider begins anew with it: a restart, a withdrawal, a reset.
     pub(super) life: u64,
-    /// Whether the provider ever began anew with it: what it had lost by then may come back below the head.
-    pub(super) begun_anew: bool,
     pub(super) told: Option<Cursor>,
     pub(super) activity: Option<String>,
-    /// Everything up to here was read.
+    /// Everything up to here was read, once what lies below the first page is.
     pub(super) position: Option<Cursor>,
+    pub(super) reading_back: bool,
     pub(super) messages: BTreeMap<String, Message>,
     pub(super) following: bool,
     pub(super) dirty: bool,
@@ -196,7 +212,10 @@ impl Page {
 impl Record {
     /// The provider begins anew with it.
     pub(super) fn begin_anew(&mut self) {
-        self.begun_anew = true;
+        if self.reading_back {
+            // What was to be read back never came, and who follows wouldn't ask for it again.
+            self.forget();
+        }
         self.life += 1;
         self.told = None;
         self.activity = None;
@@ -210,6 +229,7 @@ impl Record {
     pub(super) fn forget(&mut self) {
         self.life += 1;
         self.position = None;
+        self.reading_back = false;
         self.messages.clear();
         self.whole = None;
     }
@@ -243,13 +263,18 @@ impl Record {
         self.whole = Some(Whole { position: self.position, life: self.life, seen: BTreeMap::new() });
     }
 
-    pub(super) fn read_whole(&mut self, name: &str, page: &Page, ledger: &Ledger, history: &History) {
+    /// Takes a page of the whole record. Says whether it goes on: after a reset that the host hasn't heard of yet it can't be held against what was
+    /// followed.
+    pub(super) fn read_whole(&mut self, name: &str, page: &Page, ledger: &Ledger, history: &History) -> bool {
         for message in &page.messages {
             ledger.said(name, message, history);
         }
-        if let Some(whole) = &mut self.whole {
-            whole.seen.extend(page.messages.iter().map(|message| (message.id.clone(), message.clone())));
-        }
+        let generation = |cursor: Option<Cursor>| cursor.map(|(generation, _)| generation);
+        // (A record that was followed has a head for as long as its generation lasts.)
+        self.whole.take_if(|whole| whole.position.is_some() && generation(whole.position) != generation(page.head));
+        let Some(whole) = &mut self.whole else { return false };
+        whole.seen.extend(page.messages.iter().map(|message| (message.id.clone(), message.clone())));
+        true
     }
 
     /// The whole record was read: what was followed and what is there now are the same, up to where it was followed.
@@ -267,11 +292,7 @@ impl Record {
             if self.messages.contains_key(&message.id) {
                 continue;
             }
-            // A body that couldn't be had when the record opened after a restart comes back to its old place.
-            // (Where the host wasn't there to see it begin anew, a head of an earlier life covers the message.)
-            let anew = self.begun_anew || ledger.lowest(name) >= Some(message.cursor);
-            let excused = anew && ledger.was_elsewhere(name, &message.id);
-            history.hold(excused, || {
+            history.hold(ledger.may_come_back(name, &message), || {
                 format!(
                     "{}: {} at {:?} was never seen by who followed to {position:?}",
                     bot(name),

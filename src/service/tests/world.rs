@@ -101,7 +101,7 @@ impl Drop for World {
 }
 
 impl World {
-    pub(super) fn new(mut rng: Rng, disk: Disk, history: History, weather: Weather) -> Self {
+    pub(super) fn new(mut rng: Rng, disk: Disk, ledger: Ledger, history: History, weather: Weather) -> Self {
         clock::reset();
         let service = Service::new();
         for (subject, id) in [(ANN, "1001"), (BEN, "1002")] {
@@ -115,7 +115,6 @@ impl World {
             service.page_limit(rng.u32(1..6));
         }
         let net = Net::new(Arc::clone(&service), rng.fork(), weather, history.clone());
-        let ledger = Ledger::default();
         let hosts = (0..rng.usize(1..4))
             .map(|number| Host::new(&format!("h{number}"), rng.fork(), ledger.clone(), history.clone()))
             .collect();
@@ -155,16 +154,16 @@ impl World {
         running.spawn(watch.run(stop.clone()));
         let sessions = JoinSet::new();
         self.provider = Some(Provider { handle: Some(handle), stop, watch: running, sessions, stops: vec![] });
-        self.connect(0, true);
+        self.connect(0);
         for host in 1..self.hosts.len() {
             if self.rng.bool() {
-                self.connect(host, true);
+                self.connect(host);
             }
         }
     }
 
     /// Connects a host that isn't. The first one is the owner.
-    pub(super) fn connect(&mut self, host: usize, provider_is_new: bool) {
+    pub(super) fn connect(&mut self, host: usize) {
         let Some(provider) = &mut self.provider else { return };
         let Some(handle) = provider.handle.clone() else { return };
         let state = &self.hosts[host];
@@ -181,7 +180,7 @@ impl World {
         let stop = CancellationToken::new();
         provider.stops.push(stop.clone());
         provider.sessions.spawn(crate::host::run(transport, Config { role, ready, stop }));
-        state.with(|state| state.connect(provider_is_new));
+        state.with(super::host::State::connect);
         self.lives.spawn(state.clone().live(far));
     }
 
@@ -211,8 +210,11 @@ impl World {
     pub(super) async fn crash(&mut self) {
         let Some(mut provider) = self.provider.take() else { return };
         self.history.note("the provider crashes");
-        provider.watch.shutdown().await;
+        // All of it in one moment: no session lives to tell that the loop is gone.
+        provider.sessions.abort_all();
+        provider.watch.abort_all();
         provider.sessions.shutdown().await;
+        provider.watch.shutdown().await;
         drop(provider);
         self.ended().await;
     }
@@ -281,7 +283,6 @@ impl World {
     /// What is left of a life: nothing.
     async fn ended(&mut self) {
         self.disk = self.disk.next_life();
-        self.ledger.next_life();
         for host in &self.hosts {
             host.with(super::host::State::hurry);
         }
@@ -294,6 +295,8 @@ impl World {
             yield_now().await;
         }
         self.history.hold(self.lives.is_empty(), || "a host wasn't disconnected".to_owned());
+        // What they heard last was of the life that ended, in whatever order they heard it.
+        self.ledger.next_life();
         let left = tokio::runtime::Handle::current().metrics().num_alive_tasks();
         self.history.hold(left == 0, || format!("{left} tasks are left"));
     }

@@ -263,3 +263,41 @@ async fn post4_an_answer_that_is_never_allowed_is_refused_not_closed() {
         assert_eq!(outcome, Outcome::Failed(Failure::Refused));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn post6_a_run_settles_with_the_answer_that_was_given_and_not_with_an_older_one() {
+    let (bed, seq) = asking().await;
+    let answered = |responded| rows::widget("Deploy?", OPTIONS, responded, false);
+    bed.service.overwrite("a", seq, answered(Some("stop")));
+    bed.secs(2).await;
+    // What is pending before it holds the removal of the old answer back.
+    bed.service.says("a", "wait");
+    bed.service.overwrite("a", seq, answered(None));
+    bed.millis(100).await;
+    let mut run = bed.host.reply("a", "Yes", &message_of(seq));
+    bed.millis(500).await;
+    assert_eq!(values(&bed), ["deploy"]);
+    assert_eq!(run.outcome(), None, "the old answer says nothing of ours");
+    bed.secs(5).await;
+    let id = completed(&mut run);
+    let answer = bed.host.messages("a").into_iter().find(|message| message.id(1) == id).unwrap();
+    assert_eq!((answer.part, &*answer.text), (Part::Answer, "Yes"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn d9_a_run_settles_with_a_message_that_can_be_read_after_a_restart() {
+    let (mut bed, seq) = asking().await;
+    for responded in [Some("stop"), Some("deploy"), None] {
+        bed.service.overwrite("a", seq, rows::widget("Deploy?", OPTIONS, responded, false));
+        bed.secs(2).await;
+    }
+    bed.crash().await;
+    bed.run();
+    bed.up().await;
+    bed.secs(2).await;
+    let mut run = bed.host.reply("a", "Yes", &message_of(seq));
+    bed.secs(5).await;
+    let id = completed(&mut run);
+    let answer = bed.host.messages("a").into_iter().find(|message| message.id(1) == id);
+    assert_eq!(answer.map(|answer| answer.text.to_string()).as_deref(), Some("Yes"), "{id}");
+}

@@ -236,6 +236,7 @@ impl State {
                     record.position = page.head;
                     history.hold(!page.after, || "the newest page has something after it".to_owned());
                 }
+                record.reading_back = page.before;
                 match oldest.filter(|_| page.before) {
                     Some(oldest) => {
                         let limit = self.rng.usize(1..20);
@@ -256,7 +257,9 @@ impl State {
                 self.followed(name);
             }
             Why::Whole(_) => {
-                record.read_whole(name, &page, &ledger, &history);
+                if !record.read_whole(name, &page, &ledger, &history) {
+                    return;
+                }
                 if let Some(oldest) = oldest.filter(|_| page.before) {
                     let limit = self.rng.usize(1..30);
                     return self.read(name, Why::Whole(Some(oldest)), limit);
