@@ -1,7 +1,7 @@
 //! What is known of every entry and of the rows that carry them, packed: a Bot's history is long, and nearly all of it is at rest.
 //!
 //! An entry at rest (nothing pending, no answer, no widget, no body waited for) is a [`Slot`] of 40 bytes, its id in a common buffer, and two places
-//! in hash tables of keys. Everything else of it is [`Work`](super::work::Work), which is there only while it is needed. Rows aren't kept by themselves where the entry
+//! in hash tables of keys. Everything else of it is [`Work`], which is there only while it is needed. Rows aren't kept by themselves where the entry
 //! that they carry says all: only the others are in `odd_rows`.
 
 use std::hash::{BuildHasher as _, Hasher as _};

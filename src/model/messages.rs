@@ -1,6 +1,6 @@
 //! A record's messages, packed one after the other in chunks of bytes.
 //!
-//! A message is an allocation for its text, one for its entry's id and a hundred bytes of fields; here it is its text, its id and about twenty bytes
+//! A message is an allocation for its text, one for its entry's id and a hundred bytes of fields; here it is its text, its id and about thirty bytes
 //! more. Chunks never move once they are full, so that a long record grows without copying what it holds.
 
 use std::ops::Range;
