@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::{Outcome, Problem, terminal};
 use crate::auth::{SignIn as _, Standing};
 use crate::config::Config;
-use crate::model::{Author, Message, RecordId, Version};
+use crate::model::{Author, Message, Messages, RecordId, Version};
 use crate::records::{
     Bound, Failure, Feed, Handle, Notice, Outcome as Posted, Place, PostRequest, ReadError, RecordView, SignInState,
 };
@@ -52,7 +52,7 @@ pub(super) async fn read(config: &Config, bot: &str, follow: bool, limit: u16, j
         let page = tokio::time::timeout(PATIENCE, newest(&handle, &mut feed, &view.info.id, limit)).await;
         spinner.finish_and_clear();
         let page = page.map_err(|_| Problem::Failure(why(&handle, "会话还没有读完，请稍后再试。")))??;
-        show(&view, page.generation, &page.messages.to_vec(), json);
+        show(&view, page.generation, &page.messages, json);
         if follow {
             let from = Place { generation: u128::from(page.generation), number: page.head.map_or(0, u128::from) };
             tokio::select! {
@@ -89,7 +89,7 @@ async fn tail(handle: &Handle, feed: &mut Feed, view: &RecordView, mut place: Pl
     loop {
         match handle.read(record, Bound::After(place), 500) {
             Ok(page) => {
-                show(view, page.generation, &page.messages.to_vec(), json);
+                show(view, page.generation, &page.messages, json);
                 if let Some(last) = page.messages.last_number() {
                     place.number = u128::from(last);
                     continue;
@@ -98,7 +98,7 @@ async fn tail(handle: &Handle, feed: &mut Feed, view: &RecordView, mut place: Pl
             Err(ReadError::HistoryReset { .. }) => {
                 if let Ok(page) = handle.read(record, Bound::Newest, 500) {
                     terminal::complain("会话历史已被重置，下面从新的历史开始。");
-                    show(view, page.generation, &page.messages.to_vec(), json);
+                    show(view, page.generation, &page.messages, json);
                     let number = page.messages.last_number().map_or(0, u128::from);
                     place = Place { generation: u128::from(page.generation), number };
                     continue;
@@ -238,12 +238,12 @@ pub(super) fn title(view: &RecordView) -> String {
     if name.is_empty() { "未命名 Bot".to_owned() } else { name.to_owned() }
 }
 
-fn show(view: &RecordView, generation: u64, messages: &[Message], json: bool) {
-    for message in messages {
+fn show(view: &RecordView, generation: u64, messages: &Messages, json: bool) {
+    for message in messages.to_vec() {
         if json {
-            terminal::json(&as_json(generation, message));
+            terminal::json(&as_json(generation, &message));
         } else {
-            terminal::say(&line(view, message));
+            terminal::say(&line(view, &message));
         }
     }
 }

@@ -49,9 +49,15 @@ impl<I> Mark<I> {
         self.first.max(self.edit.unwrap_or(0)).max(self.delete.unwrap_or(0))
     }
 
-    fn named<J>(self, name: impl FnOnce(I) -> J) -> Mark<J> {
-        let Self { entry, part, seq, digest, first, edit, delete, author } = self;
-        Mark { entry: name(entry), part, seq, digest, first, edit, delete, author }
+    fn of<J>(&self, entry: J) -> Mark<J> {
+        let Self { part, seq, digest, first, edit, delete, author, .. } = *self;
+        Mark { entry, part, seq, digest, first, edit, delete, author }
+    }
+}
+
+impl Mark {
+    fn compact(&self) -> Mark<CompactId<'_>> {
+        self.of(CompactId::of(self.entry.as_str()))
     }
 }
 
@@ -129,7 +135,7 @@ impl Marks {
     /// All of them, each with an id of its own.
     #[must_use]
     pub fn to_vec(&self) -> Vec<Mark> {
-        self.iter().map(|mark| mark.named(|entry| entry.id())).collect()
+        self.iter().map(|mark| mark.of(mark.entry.id())).collect()
     }
 }
 
@@ -143,8 +149,7 @@ impl FromIterator<Mark> for Marks {
     fn from_iter<M: IntoIterator<Item = Mark>>(from: M) -> Self {
         let mut marks = Self::default();
         for mark in from {
-            let id = mark.entry.clone();
-            marks.push(&mark.named(|_| CompactId::of(id.as_str())));
+            marks.push(&mark.compact());
         }
         marks
     }
@@ -211,8 +216,7 @@ impl FromIterator<(u64, Mark)> for Stored {
     fn from_iter<M: IntoIterator<Item = (u64, Mark)>>(from: M) -> Self {
         let mut stored = Self::default();
         for (generation, mark) in from {
-            let id = mark.entry.clone();
-            stored.push(generation, &mark.named(|_| CompactId::of(id.as_str())));
+            stored.push(generation, &mark.compact());
         }
         stored
     }

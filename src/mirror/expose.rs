@@ -1,7 +1,7 @@
 //! From pending to readable: the order, what is late, the commit, the opening of the record.
 
 use super::entries::{Body, Key};
-use super::unit::{Exposed, Loose, Pending, Times, Wanted, empty, shown_at};
+use super::unit::{Exposed, Loose, Pending, Wanted, empty, shown_at};
 use super::work::Work;
 use super::{BODY_WAIT, BODY_WAIT_OPENING, Batch, Effect, InFlight, LATE_WAIT, Mark, Marks, Mirror, Text};
 use crate::model::{Author, CompactId, EntryId, Message, Mono, Now, Part, Pile, Version, Wall};
@@ -151,17 +151,18 @@ impl Mirror {
                     None => self.tray.laid(laid, number),
                 };
                 let replies = packed.reply_to().is_some_and(|target| self.is_message(target));
-                if let Some(opening) = &mut self.opening {
-                    opening.add(laid, number, replies);
-                } else {
-                    staged.messages.take(&self.tray, laid, number, replies);
-                    self.tray.remove(laid);
+                if self.opening.is_none() {
+                    staged.messages.copy(&packed, replies);
+                }
+                match &mut self.opening {
+                    Some(opening) => opening.add(laid, number, replies),
+                    None => self.tray.remove(laid),
                 }
                 return;
             }
             Wanted::Loose(loose) => {
-                let Loose { text, seen_at, body_at } = *loose;
-                let at = shown_at(version, part, Times { seen_at, body_at });
+                let Loose { text, times } = *loose;
+                let at = shown_at(version, part, times);
                 self.message(key, part, version, number, at, Some(text))
             }
             Wanted::Gone(seen_at) => self.message(key, part, version, number, seen_at, None),

@@ -220,7 +220,10 @@ impl Mirror {
     /// exposed already, and after a restart the record doesn't open without the texts that it had.
     pub(super) fn recognise(&mut self, row: &Row) {
         let RowBody::Entry(body) = &row.body else { return };
-        let Some(key) = self.entries.find(&row.id()).filter(|_| self.opening.is_some()) else { return };
+        if self.opening.is_none() {
+            return;
+        }
+        let Some(key) = self.entries.find(&row.id()) else { return };
         let rendered = render(body, self.harness);
         let answer = rendered.answer.map(|text| self.answer(key, text));
         for (part, text) in [(Part::Entry, rendered.main), (Part::Answer, answer)] {

@@ -37,9 +37,13 @@ pub(super) enum Wanted {
 #[derive(Clone, Debug)]
 pub(super) struct Loose {
     pub(super) text: Text,
-    /// When this process learned of it.
+    pub(super) times: Times,
+}
+
+/// When this process learned of a text, and the body's own time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
     pub(super) seen_at: Wall,
-    /// The body's own time.
     pub(super) body_at: Option<Wall>,
 }
 
@@ -99,13 +103,6 @@ pub(super) enum Want {
     Pending,
 }
 
-/// When a text was learned of, and the body's own time.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Times {
-    pub(super) seen_at: Wall,
-    pub(super) body_at: Option<Wall>,
-}
-
 impl Mirror {
     /// The part should read as `text` from the row's version `number` on.
     ///
@@ -140,9 +137,9 @@ impl Mirror {
         let wanted = match text {
             None => Wanted::Gone(times.seen_at),
             Some(text) if part == Part::Entry && text.meta.is_none() => self.lay(key, &text, times),
-            Some(text) => Wanted::Loose(Box::new(Loose { text, seen_at: times.seen_at, body_at: times.body_at })),
+            Some(text) => Wanted::Loose(Box::new(Loose { text, times })),
         };
-        self.entries.work_mut(key).set_pending(part, Some(Pending { number, wanted, digest, stable_at }));
+        self.entries.work_mut(key).set_pending(part, Pending { number, wanted, digest, stable_at });
         Want::Pending
     }
 

@@ -82,10 +82,10 @@ impl Work {
         }
     }
 
-    pub(super) fn set_pending(&mut self, part: Part, pending: Option<Pending>) {
+    pub(super) fn set_pending(&mut self, part: Part, pending: Pending) {
         match part {
-            Part::Entry => self.pending = pending,
-            Part::Answer => self.rare.get_or_insert_default().pending = pending,
+            Part::Entry => self.pending = Some(pending),
+            Part::Answer => self.rare.get_or_insert_default().pending = Some(pending),
         }
     }
 

@@ -6,7 +6,6 @@
 use std::ops::Range;
 
 use super::{Message, Meta};
-use packed::whole;
 
 mod packed;
 mod tray;
@@ -81,10 +80,10 @@ impl Pile {
         self.0.slots.push(Slot { number, place: place.replying(replies) });
     }
 
-    /// Adds a message that was laid in a tray: its bytes are copied.
-    pub fn take(&mut self, tray: &Tray, laid: Laid, number: u64, replies: bool) {
-        let place = self.0.shelf.put_bytes(tray.bytes(laid)).replying(replies);
-        self.0.slots.push(Slot { number, place });
+    /// Adds a copy of a message that was laid in a tray. Without `replies` it replies to nothing.
+    pub fn copy(&mut self, laid: &Packed<'_>, replies: bool) {
+        let place = self.0.shelf.put_packed(laid).replying(replies);
+        self.0.slots.push(Slot { number: laid.number(), place });
     }
 
     /// What was laid, with a number to show it by.
@@ -107,6 +106,7 @@ impl Pile {
 }
 
 impl Place {
+    /// Without `replies`: the message replies to nothing.
     fn replying(self, replies: bool) -> Self {
         Self { offset: if replies { self.offset } else { self.offset | ALONE }, ..self }
     }
@@ -139,27 +139,27 @@ impl Messages {
 
     /// Puts messages where they belong. Those that are all above these cost no more than their own length, and chunks that are nearly full aren't copied.
     pub fn append(&mut self, other: Self) {
-        let above =
-            other.range(0..other.len().min(1)).next().is_none_or(|first| self.last_order() <= Some(first.order()));
-        if !above || !other.shelf.metas.is_empty() {
-            for message in other.iter() {
-                self.insert(message.message());
+        let Self { slots: more, shelf: mut from } = other;
+        let above = more.first().is_none_or(|first| self.last_order() <= Some(from.get(*first).order()));
+        if !above {
+            for slot in more {
+                self.insert(from.get(slot).message());
             }
             return;
         }
         let Self { slots, shelf } = self;
-        let Self { slots: more, shelf: Shelf { mut chunks, .. } } = other;
         slots.reserve(more.len());
-        let taken: Vec<Option<u32>> = chunks.iter_mut().map(|chunk| shelf.take_over(chunk)).collect();
-        for Slot { number, place } in more {
-            let Place { chunk, offset } = place;
-            let place = if let Some(chunk) = taken[chunk as usize] {
-                Place { chunk, offset }
-            } else {
-                let bytes = whole(&chunks[chunk as usize][(offset & !ALONE) as usize..]);
-                shelf.put_bytes(bytes).replying(offset & ALONE == 0)
+        // The numbers of metas are those of their own shelf.
+        let as_they_are = from.metas.is_empty();
+        let mut take = |chunk| if as_they_are { shelf.take_over(chunk) } else { None };
+        let taken: Vec<Option<u32>> = from.chunks.iter_mut().map(&mut take).collect();
+        for slot in more {
+            let Place { chunk, offset } = slot.place;
+            let place = match taken[chunk as usize] {
+                Some(chunk) => Place { chunk, offset },
+                None => shelf.put_packed(&from.get(slot)),
             };
-            slots.push(Slot { number, place });
+            slots.push(Slot { place, ..slot });
         }
     }
 
@@ -167,18 +167,11 @@ impl Messages {
     #[must_use]
     pub fn copy(&self, range: Range<usize>) -> Self {
         let mut copy = Self { slots: Vec::with_capacity(range.len()), shelf: Shelf::default() };
-        let Shelf { chunks, .. } = &self.shelf;
-        let from = |place: Place| &chunks[place.chunk as usize][(place.offset & !ALONE) as usize..];
-        let bytes: Vec<&[u8]> = self.slots[range.clone()].iter().map(|slot| whole(from(slot.place))).collect();
-        copy.shelf.chunks.push(Vec::with_capacity(bytes.iter().map(|bytes| bytes.len()).sum()));
-        for (slot, bytes) in self.slots[range].iter().zip(bytes) {
-            let packed = self.shelf.get(*slot);
-            let place = if packed.meta().is_some() {
-                copy.shelf.put(packed.message())
-            } else {
-                copy.shelf.put_bytes(bytes).replying(slot.place.offset & ALONE == 0)
-            };
-            copy.slots.push(Slot { number: slot.number, place });
+        let packed: Vec<Packed<'_>> = self.range(range).collect();
+        copy.shelf.chunks.push(Vec::with_capacity(packed.iter().map(|message| message.bytes().len()).sum()));
+        for message in packed {
+            let place = copy.shelf.put_packed(&message);
+            copy.slots.push(Slot { number: message.number(), place });
         }
         copy
     }
@@ -254,11 +247,14 @@ impl Shelf {
         place
     }
 
-    /// Puts the bytes of a message without a meta.
-    fn put_bytes(&mut self, bytes: &[u8]) -> Place {
-        let (place, chunk) = self.room(bytes.len());
-        chunk.extend_from_slice(bytes);
-        place
+    /// Puts a copy of a message that lies elsewhere: its bytes, where no meta of another shelf is named in them.
+    fn put_packed(&mut self, packed: &Packed<'_>) -> Place {
+        if packed.meta().is_some() {
+            return self.put(packed.message());
+        }
+        let (place, chunk) = self.room(packed.bytes().len());
+        chunk.extend_from_slice(packed.bytes());
+        place.replying(!packed.alone())
     }
 
     /// A place with room for `length` bytes, and the chunk to append them to.
@@ -296,8 +292,8 @@ impl Shelf {
     /// The message at a place that this shelf gave.
     fn get(&self, slot: Slot) -> Packed<'_> {
         let Slot { number, place } = slot;
-        let mut bytes = &self.chunks[place.chunk as usize][(place.offset & !ALONE) as usize..];
-        Packed::read(&mut bytes, number, place.offset & ALONE != 0, &self.metas)
+        let bytes = &self.chunks[place.chunk as usize][(place.offset & !ALONE) as usize..];
+        Packed::read(bytes, number, place.offset & ALONE != 0, &self.metas)
     }
 }
 

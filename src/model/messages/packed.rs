@@ -29,6 +29,10 @@ pub struct Draft<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Packed<'a> {
     number: u64,
+    /// It replies to nothing after all.
+    alone: bool,
+    /// All of it.
+    bytes: &'a [u8],
     flags: u8,
     seq: u64,
     at: i64,
@@ -94,19 +98,31 @@ impl<'a> Draft<'a> {
 }
 
 impl<'a> Packed<'a> {
-    /// Takes a message off the front.
-    pub(super) fn read(bytes: &mut &'a [u8], number: u64, alone: bool, metas: &'a [Meta]) -> Self {
-        let flags = bytes.split_off_first().copied().unwrap_or(0);
-        let seq = varint::take(bytes);
-        let at = varint::take(bytes).cast_signed();
-        let entry = CompactId::take(bytes);
-        let reply_to = (flags & REPLY != 0).then(|| CompactId::take(bytes)).filter(|_| !alone);
+    /// The message at the front of `bytes`. If it is `alone`, it replies to nothing, whatever it says.
+    pub(super) fn read(bytes: &'a [u8], number: u64, alone: bool, metas: &'a [Meta]) -> Self {
+        let mut rest = bytes;
+        let flags = rest.split_off_first().copied().unwrap_or(0);
+        let seq = varint::take(&mut rest);
+        let at = varint::take(&mut rest).cast_signed();
+        let entry = CompactId::take(&mut rest);
+        let reply_to = (flags & REPLY != 0).then(|| CompactId::take(&mut rest)).filter(|_| !alone);
         let meta = if flags & META == 0 {
             None
         } else {
-            usize::try_from(varint::take(bytes)).ok().and_then(|meta| metas.get(meta))
+            usize::try_from(varint::take(&mut rest)).ok().and_then(|meta| metas.get(meta))
         };
-        Packed { number, flags, seq, at, entry, reply_to, meta, text: varint::take_text(bytes) }
+        let text = varint::take_text(&mut rest);
+        let bytes = &bytes[..bytes.len() - rest.len()];
+        Packed { number, alone, bytes, flags, seq, at, entry, reply_to, meta, text }
+    }
+
+    /// Its bytes, for copying it as it is.
+    pub(super) fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    pub(super) fn alone(&self) -> bool {
+        self.alone
     }
 }
 
@@ -220,11 +236,4 @@ impl Packed<'_> {
 /// Only texts are put.
 fn text(bytes: &[u8]) -> &str {
     simdutf8::basic::from_utf8(bytes).unwrap_or_default()
-}
-
-/// The first message of some bytes.
-pub(super) fn whole(bytes: &[u8]) -> &[u8] {
-    let mut rest = bytes;
-    Packed::read(&mut rest, 0, false, &[]);
-    &bytes[..bytes.len() - rest.len()]
 }

@@ -47,7 +47,7 @@ fn exposed(batch: &[(Message, bool)], number: &mut u64, tray: &mut Tray) -> (Vec
         let mut message = Message { number: *number, ..message.clone() };
         match laid {
             Some(laid) => {
-                pile.take(tray, laid, *number, *replies);
+                pile.copy(&tray.laid(laid, *number), *replies);
                 tray.remove(laid);
                 message.reply_to = message.reply_to.filter(|_| *replies);
             }

@@ -1,6 +1,5 @@
 //! Messages that wait.
 
-use super::packed::whole;
 use super::{Draft, Laid, Packed, Place};
 
 /// Messages that wait until their numbers are settled, packed. What waited in a chunk is given back when the last of it goes.
@@ -60,17 +59,8 @@ impl Tray {
 
     /// What was laid, with a number to show it by.
     #[must_use]
-    pub fn laid(&self, laid: Laid, number: u64) -> Packed<'_> {
-        Packed::read(&mut self.from(laid), number, false, &[])
-    }
-
-    fn from(&self, Laid(place): Laid) -> &[u8] {
-        &self.chunks[place.chunk as usize].bytes[place.offset as usize..]
-    }
-
-    /// The bytes of what was laid.
-    pub(super) fn bytes(&self, laid: Laid) -> &[u8] {
-        whole(self.from(laid))
+    pub fn laid(&self, Laid(place): Laid, number: u64) -> Packed<'_> {
+        Packed::read(&self.chunks[place.chunk as usize].bytes[place.offset as usize..], number, false, &[])
     }
 
     /// Bytes that it keeps.

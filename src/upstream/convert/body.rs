@@ -42,7 +42,7 @@ impl Bodies {
         }
         let mut reader = Reader::new(&self.buffer);
         for (entry, place) in batch.iter_mut().zip(places) {
-            to(std::mem::take(entry).is().map(|wire| row_with(wire, |_, kind| reader.body(place, kind))));
+            to(entry.take().is().map(|wire| row_with(wire, |_, kind| reader.body(place, kind))));
         }
     }
 }
@@ -174,7 +174,7 @@ pub(in crate::upstream) fn from_blob(body: &[u8], kind: &str) -> RowBody {
 
 /// A body that could be read as JSON, and its text.
 fn known(body: &mut wire::Body<'_>, kind: &str, text: &str) -> RowBody {
-    let own = std::mem::take(&mut body.kind).is().unwrap_or_default();
+    let own = body.kind.take().is().unwrap_or_default();
     let kind = if own.is_empty() { kind } else { &*own };
     match entry(body, kind, text) {
         Ok(entry) => RowBody::Entry(Box::new(entry)),
@@ -185,7 +185,7 @@ fn known(body: &mut wire::Body<'_>, kind: &str, text: &str) -> RowBody {
 fn entry(body: &mut wire::Body<'_>, kind: &str, text: &str) -> Result<Entry, &'static str> {
     let reply_to = card::reply_to(body);
     let content = match kind {
-        "message" => match std::mem::take(&mut body.content) {
+        "message" => match body.content.take() {
             Field::Is(content) => Content::Message(content),
             _ => return Err("content isn't text"),
         },
@@ -193,13 +193,13 @@ fn entry(body: &mut wire::Body<'_>, kind: &str, text: &str) -> Result<Entry, &'s
         "user-attachment" => Content::UserAttachment(card::user_attachment(body)?),
         _ => Content::Other {
             kind: text::name(kind),
-            content: std::mem::take(&mut body.content).is(),
+            content: body.content.take().is(),
             unknown: !never_a_message(kind),
         },
     };
-    let nonce = std::mem::take(&mut body.client_nonce).is().filter(|nonce| !nonce.is_empty());
+    let nonce = body.client_nonce.take().is().filter(|nonce| !nonce.is_empty());
     Ok(Entry {
-        id: entry_id(std::mem::take(&mut body.id)),
+        id: entry_id(body.id.take()),
         at: wall(body.timestamp_ms),
         nonce: nonce.map(|nonce| Arc::from(&*nonce)),
         role: match &body.role {

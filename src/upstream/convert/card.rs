@@ -11,12 +11,9 @@ use crate::upstream::wire::{self, Field};
 
 /// The entry that a body replies to: `replyToId` or `replyTo`, at the root or inside `message`.
 pub(super) fn reply_to(body: &mut wire::Body<'_>) -> Option<EntryId> {
-    let mut found =
-        [std::mem::take(&mut body.reply_to_id), std::mem::take(&mut body.reply_to)].into_iter().find_map(Field::is);
+    let mut found = [body.reply_to_id.take(), body.reply_to.take()].into_iter().find_map(Field::is);
     if let (None, Field::Is(message)) = (&found, &mut body.message) {
-        found = [std::mem::take(&mut message.reply_to_id), std::mem::take(&mut message.reply_to)]
-            .into_iter()
-            .find_map(Field::is);
+        found = [message.reply_to_id.take(), message.reply_to.take()].into_iter().find_map(Field::is);
     }
     found.map(|wire::Reply(id)| EntryId::from(&*id))
 }
@@ -26,15 +23,15 @@ pub(super) fn sent(body: &mut wire::Body<'_>) -> Result<Card, &'static str> {
     let Field::Is(message) = &mut body.message else {
         return Err("message isn't an object");
     };
-    let kind = match std::mem::take(&mut message.kind) {
+    let kind = match message.kind.take() {
         Field::Is(kind) if !kind.is_empty() => kind,
         _ => return Err("message has no type"),
     };
     Ok(match &*kind {
         "text" => {
-            let images = std::mem::take(&mut message.images).is().unwrap_or_default();
+            let images = message.images.take().is().unwrap_or_default();
             let images: Vec<Image> = images.into_iter().filter_map(image).collect();
-            let content = match std::mem::take(&mut message.content) {
+            let content = match message.content.take() {
                 Field::Is(content) => content,
                 Field::Absent if !images.is_empty() => "".into(),
                 Field::Absent | Field::Odd => return Err("content isn't text"),
@@ -42,13 +39,13 @@ pub(super) fn sent(body: &mut wire::Body<'_>) -> Result<Card, &'static str> {
             Card::Text { content, images }
         }
         "widget" => {
-            let Field::Is(widget) = std::mem::take(&mut message.widget) else {
+            let Field::Is(widget) = message.widget.take() else {
                 return Err("widget isn't an object");
             };
             // The answer stands beside `message`; one source is unclear about the flags, so inside counts, too.
             let responded = [&mut body.responded_value, &mut message.responded_value]
                 .into_iter()
-                .map(std::mem::take)
+                .map(Field::take)
                 .filter_map(Field::is)
                 .find(|value| !value.is_empty());
             let flags = [body.widget_dismissed, body.widget_skipped, message.widget_dismissed, message.widget_skipped];
@@ -91,7 +88,7 @@ fn attachment<'a>(
     places: [&mut wire::Text<'a>; 4],
     size: wire::Number,
 ) -> Result<Attachment, &'static str> {
-    let given = names.into_iter().chain(places).map(std::mem::take).filter_map(Field::is);
+    let given = names.into_iter().chain(places).map(Field::take).filter_map(Field::is);
     let given: Vec<_> = given.filter(|text| !text.is_empty()).collect();
     if given.is_empty() {
         return Err("the file has neither a name nor a place");
@@ -131,42 +128,37 @@ fn option(raw: &RawValue) -> Option<WidgetOption> {
 /// What a card asks for that can only be handled in Grok Bot, as a phrase for a person; `None` for a type never heard of.
 fn asks(kind: &str, message: &mut wire::Message<'_>) -> Option<String> {
     let (phrase, about) = match kind {
-        "auto-review-approval" => (
-            "请求批准",
-            std::mem::take(&mut message.approval).is().and_then(|card| first([card.summary, card.title, card.action])),
-        ),
+        "auto-review-approval" => {
+            ("请求批准", message.approval.take().is().and_then(|card| first([card.summary, card.title, card.action])))
+        }
         "local-tool-permission" => {
-            let about = std::mem::take(&mut message.ask).is().map(|card| {
+            let about = message.ask.take().is().map(|card| {
                 let target = card.target.is().map(|wire::Target(target)| target);
                 [card.action.is(), target].into_iter().flatten().collect::<Vec<_>>().join(" ")
             });
             ("请求权限", about)
         }
         "secret-request" => {
-            let about = std::mem::take(&mut message.secret_request).is().and_then(|card| {
+            let about = message.secret_request.take().is().and_then(|card| {
                 let target = card.target.is().map_or(Field::Absent, |wire::Target(target)| Field::Is(target));
                 first([card.label, card.name, target])
             });
             ("请求保密信息", about)
         }
-        "connector" | "connector-grant" => (
-            "请求连接服务",
-            std::mem::take(&mut message.connector).is().and_then(|card| first([card.label, card.name, card.title])),
-        ),
-        "email-draft" => (
-            "邮件草稿",
-            std::mem::take(&mut message.draft).is().and_then(|card| first([card.subject, card.title, card.summary])),
-        ),
-        "slack-draft" => (
-            "Slack 草稿",
-            std::mem::take(&mut message.draft).is().and_then(|card| first([card.subject, card.title, card.summary])),
-        ),
+        "connector" | "connector-grant" => {
+            ("请求连接服务", message.connector.take().is().and_then(|card| first([card.label, card.name, card.title])))
+        }
+        "email-draft" => {
+            ("邮件草稿", message.draft.take().is().and_then(|card| first([card.subject, card.title, card.summary])))
+        }
+        "slack-draft" => {
+            ("Slack 草稿", message.draft.take().is().and_then(|card| first([card.subject, card.title, card.summary])))
+        }
         "cursor-agent" => ("查看 Cursor 代理的任务", None),
         "virtual-card" => ("请求使用虚拟卡", None),
-        "user-form" => (
-            "请求填写表单",
-            std::mem::take(&mut message.form).is().and_then(|card| first([card.title, card.label, card.name])),
-        ),
+        "user-form" => {
+            ("请求填写表单", message.form.take().is().and_then(|card| first([card.title, card.label, card.name])))
+        }
         _ => return None,
     };
     let about = about.map(|about| one_line(&about)).filter(|about| !about.is_empty());

@@ -38,6 +38,11 @@ impl<T> Field<T> {
         }
     }
 
+    /// Takes the field out of its record.
+    pub(in crate::upstream) fn take(&mut self) -> Self {
+        std::mem::take(self)
+    }
+
     /// The value or the default; an odd one is an error.
     pub(in crate::upstream) fn or_default(self) -> Result<T, Odd>
     where
