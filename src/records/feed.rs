@@ -80,6 +80,7 @@ struct Row {
     withdrawn: Option<(u64, Withdrawal)>,
     /// Goes with the next removal of the activity; a newer activity drops it.
     failure: Option<TurnFailure>,
+    /// As the resource page last showed it. The page may be told while a name is passing that no put ever told.
     told_name: Option<String>,
     /// As last told by a head notice; a put's head doesn't count, so that a settle never lacks its own.
     told_head: Option<Head>,
@@ -202,7 +203,10 @@ impl Queue {
     fn tell_status(&mut self, state: &State) -> Notice {
         self.status = None;
         let mut view = state.status_view();
-        view.items.retain(|(record, _)| self.rows.get(record).is_some_and(|row| row.known));
+        view.items.retain(|(record, name)| {
+            let row = self.rows.get_mut(record).filter(|row| row.known);
+            row.map(|row| row.told_name = Some(name.clone())).is_some()
+        });
         Notice::Status(view)
     }
 
@@ -211,7 +215,6 @@ impl Queue {
         row.put = None;
         let view = state.view(record)?;
         let renamed = row.told_name.as_deref() != Some(view.info.bot.name.as_str());
-        row.told_name = Some(view.info.bot.name.clone());
         row.known = true;
         row.told_activity.clone_from(&view.activity);
         if renamed {

@@ -154,6 +154,19 @@ fn h18_an_empty_record_says_so_to_a_host_that_may_hold_messages_of_its_old_life(
 }
 
 #[test]
+fn h8_a_name_that_the_page_alone_showed_in_passing_doesnt_stay_on_it() {
+    let (handle, publisher, _wishes) = sides();
+    let mut feed = handle.feed();
+    drain(&mut feed);
+    publisher.put(info("a", "A"));
+    assert_eq!(draw(&feed.try_next().into_iter().collect::<Vec<_>>()), ["put A null"]);
+    publisher.put(info("a", "B"));
+    assert_eq!(feed.try_next(), Some(Notice::Status(handle.status_view())), "the page, with the name of the moment");
+    publisher.put(info("a", "A"));
+    assert_eq!(drain(&mut feed).last(), Some(&Notice::Status(handle.status_view())), "the page again");
+}
+
+#[test]
 fn h4_a_withdrawal_drops_what_was_queued_and_a_put_never_told() {
     let (handle, publisher, _wishes) = sides();
     let id = info("a", "A").id;
