@@ -27,6 +27,9 @@ const MARK: &str = "CREATE TABLE mark (
 ) WITHOUT ROWID";
 /// The header's word for a file with a log beside it, as ours is; 1 is one without.
 const WAL_FORMAT: u8 = 2;
+/// Pages in the log before they go to the file and it begins anew: to write over blocks that it has makes an exposure durable with two thirds of the
+/// time of new ones, for the file system has nothing to write down of its own. It pays as soon as the log has gone round once.
+const LOG_PAGES: u32 = 100;
 /// A reader of another process (a backup, say) may hold the file for a moment.
 const BUSY: Duration = Duration::from_secs(2);
 
@@ -254,6 +257,7 @@ fn prepare(connection: Connection) -> Result<Connection, Error> {
         connection.pragma_update(None, "journal_mode", "WAL")?;
         // Durable when the commit returns: the host hears of an exposure only after it.
         connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES)?;
         if fresh {
             connection.execute_batch(&format!(
                 "BEGIN IMMEDIATE;

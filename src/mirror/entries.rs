@@ -44,8 +44,6 @@ pub(super) struct Entries {
     at_home: HashTable<Key>,
     /// Rows of which that isn't so: they carry nothing, or another version.
     odd_rows: HashMap<u64, RowState>,
-    /// The revisions of the entries that have any.
-    revised: HashMap<Key, Revised>,
     at_work: Desks,
     hasher: DefaultHashBuilder,
 }
@@ -53,8 +51,15 @@ pub(super) struct Entries {
 /// Entries at rest, in pieces: as one that doubles, they would leave a hole of the same size behind each time.
 #[derive(Debug, Default)]
 struct Slots {
-    pieces: Vec<Vec<Slot>>,
+    pieces: Vec<Piece>,
     count: usize,
+}
+
+#[derive(Debug, Default)]
+struct Piece {
+    slots: Vec<Slot>,
+    /// What has been revised of them, by their place in the piece: one table of all would take milliseconds each time it grows.
+    revised: HashMap<usize, Revised>,
 }
 
 /// Slots of a piece; only the first one grows by itself.
@@ -63,26 +68,47 @@ const PIECE: usize = 1024;
 impl Slots {
     fn push(&mut self, slot: Slot) {
         if self.count.is_multiple_of(PIECE) {
-            self.pieces.push(if self.count == 0 { Vec::new() } else { Vec::with_capacity(PIECE) });
+            let slots = if self.count == 0 { Vec::new() } else { Vec::with_capacity(PIECE) };
+            self.pieces.push(Piece { slots, revised: HashMap::new() });
         }
         if let Some(piece) = self.pieces.last_mut() {
-            piece.push(slot);
+            piece.slots.push(slot);
             self.count += 1;
         }
     }
+
+    /// What has been revised of an entry.
+    fn revised(&self, key: Key) -> Option<Revised> {
+        let (piece, place) = place(key);
+        let piece = &self.pieces[piece];
+        if piece.slots[place].is(REVISED) { piece.revised.get(&place).copied() } else { None }
+    }
+
+    /// The same, to be changed.
+    fn revised_mut(&mut self, key: Key) -> &mut Revised {
+        let (piece, place) = place(key);
+        self.pieces[piece].revised.entry(place).or_default()
+    }
+}
+
+/// The piece of an entry, and its place in there.
+fn place(key: Key) -> (usize, usize) {
+    (key as usize / PIECE, key as usize % PIECE)
 }
 
 impl Index<Key> for Slots {
     type Output = Slot;
 
     fn index(&self, key: Key) -> &Slot {
-        &self.pieces[key as usize / PIECE][key as usize % PIECE]
+        let (piece, place) = place(key);
+        &self.pieces[piece].slots[place]
     }
 }
 
 impl IndexMut<Key> for Slots {
     fn index_mut(&mut self, key: Key) -> &mut Slot {
-        &mut self.pieces[key as usize / PIECE][key as usize % PIECE]
+        let (piece, place) = place(key);
+        &mut self.pieces[piece].slots[place]
     }
 }
 
@@ -214,7 +240,7 @@ impl Entries {
     /// The highest number known of it in this process.
     pub(super) fn number(&self, key: Key) -> Option<u64> {
         let slot = &self.slots[key];
-        let apart = slot.is(APART).then(|| self.revised.get(&key)).flatten();
+        let apart = if slot.is(APART) { self.slots.revised(key) } else { None };
         slot.is(NUMBERED).then_some(apart.map_or(slot.first, |revised| revised.number))
     }
 
@@ -248,7 +274,7 @@ impl Entries {
         if !slot.is(EXPOSED) {
             return None;
         }
-        let revised = if slot.is(REVISED) { self.revised.get(&key).copied() } else { None }.unwrap_or_default();
+        let revised = self.slots.revised(key).unwrap_or_default();
         Some(Exposed {
             digest: slot.is(READABLE).then_some(Digest(slot.digest)),
             first: slot.first,
@@ -288,7 +314,7 @@ impl Entries {
                 delete: exposed.delete.unwrap_or_default(),
                 number: number.unwrap_or_default(),
             };
-            self.revised.insert(key, revised);
+            *self.slots.revised_mut(key) = revised;
         }
     }
 
@@ -302,7 +328,7 @@ impl Entries {
         let had = slot.is(REVISED);
         slot.set(APART, number != slot.first);
         if slot.is(APART) || had {
-            self.revised.entry(key).or_default().number = number;
+            self.slots.revised_mut(key).number = number;
         }
     }
 

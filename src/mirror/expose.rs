@@ -44,17 +44,16 @@ impl Mirror {
     fn stage_in_order(&mut self, now: Mono, staged: &mut Staged) {
         loop {
             let from = self.staged_head.map_or(Some(0), |head| head.checked_add(1));
-            let Some(number) = from.and_then(|from| self.next_number(from)) else {
+            let Some((number, group)) = from.and_then(|from| self.next_group(from)) else {
                 return;
             };
             if staged.touched.len() >= BATCH {
                 // The rest is staged when this is committed.
                 return;
             }
-            if self.group(number).any(|(key, part)| !self.stable(key, part, now)) {
+            if group.iter().any(|&(key, part)| !self.stable(key, part, now)) {
                 return;
             }
-            let group: Vec<_> = self.group(number).collect();
             for (key, part) in group {
                 self.stage(key, part, number, staged);
             }
@@ -63,14 +62,12 @@ impl Mirror {
         }
     }
 
-    /// The lowest pending number at or above `from`.
-    fn next_number(&self, from: u64) -> Option<u64> {
-        self.order.range((from, 0, Part::Entry)..).next().map(|(number, ..)| *number)
-    }
-
-    /// All that is pending with a number.
-    fn group(&self, number: u64) -> impl Iterator<Item = (Key, Part)> {
-        self.order.range((number, 0, Part::Entry)..=(number, Key::MAX, Part::Answer)).map(|&(_, key, part)| (key, part))
+    /// The lowest pending number at or above `from`, and all that is pending with it.
+    fn next_group(&self, from: u64) -> Option<(u64, Vec<(Key, Part)>)> {
+        let mut pending = self.order.range((from, 0, Part::Entry)..);
+        let &(number, key, part) = pending.next()?;
+        let others = pending.take_while(|(other, ..)| *other == number).map(|&(_, key, part)| (key, part));
+        Some((number, std::iter::once((key, part)).chain(others).collect()))
     }
 
     fn stable(&self, key: Key, part: Part, now: Mono) -> bool {
@@ -80,7 +77,9 @@ impl Mirror {
 
     /// What is pending at or below the head: it blocks nobody.
     fn behind(&self) -> Vec<(Key, Part)> {
-        let Some(head) = self.staged_head else {
+        // Nearly always nothing is.
+        let Some(head) = self.staged_head.filter(|head| self.order.first().is_some_and(|(first, ..)| first <= head))
+        else {
             return Vec::new();
         };
         self.order.range(..=(head, Key::MAX, Part::Answer)).map(|&(_, key, part)| (key, part)).collect()
@@ -120,7 +119,8 @@ impl Mirror {
     /// is the next exposure, and is waited for.
     fn own_number(&self) -> Option<u64> {
         let next = self.staged_head?.checked_add(1)?;
-        self.group(next).next().is_none().then_some(next)
+        let pending = self.next_group(next).is_some_and(|(number, _)| number == next);
+        (!pending).then_some(next)
     }
 
     /// Turns one pending text into a message with the cursor `number`.
@@ -256,7 +256,7 @@ impl Mirror {
             return false;
         }
         let from = self.staged_head.map_or(Some(0), |head| head.checked_add(1));
-        if from.and_then(|from| self.next_number(from)).is_some_and(|number| number <= c) {
+        if from.and_then(|from| self.next_group(from)).is_some_and(|(number, _)| number <= c) {
             return false;
         }
         // Behind the head nobody waits for a body, but after a restart the record doesn't open without the texts that it had.
@@ -320,20 +320,19 @@ impl Mirror {
             return None;
         }
         let from = self.staged_head.map_or(Some(0), |head| head.checked_add(1));
-        let in_order = from.and_then(|from| self.next_number(from)).and_then(|number| {
-            let waits = |(key, _)| matches!(self.entries.body(key), Body::Waiting { .. });
-            if self.group(number).any(waits) {
+        let in_order = from.and_then(|from| self.next_group(from)).and_then(|(_, group)| {
+            let waits = |&(key, _): &_| matches!(self.entries.body(key), Body::Waiting { .. });
+            if group.iter().any(waits) {
                 None
             } else {
-                self.group(number).filter_map(|(key, part)| self.stable_at(key, part)).max()
+                group.iter().filter_map(|&(key, part)| self.stable_at(key, part)).max()
             }
         });
-        let own_number = self.own_number();
         let late = self.behind().into_iter().filter_map(|(key, part)| {
             match (self.entries.body(key), self.entries.work(key).and_then(Work::late_since)) {
                 (Body::Waiting { .. }, _) => None,
                 (_, Some(since)) => {
-                    own_number.and_then(|_| self.stable_at(key, part).max(Some(since.after(LATE_WAIT))))
+                    self.own_number().and_then(|_| self.stable_at(key, part).max(Some(since.after(LATE_WAIT))))
                 }
                 (_, None) => self.stable_at(key, part),
             }

@@ -243,7 +243,7 @@ pub struct Mirror {
 
     entries: Entries,
     nonces: HashMap<u128, Key>,
-    /// Everything pending, by number.
+    /// Everything pending, by number, from the end of the first read on.
     order: BTreeSet<(u64, Key, Part)>,
     /// Entries that wait for a body, by the moment of their first version without one.
     waiting: BTreeSet<(Mono, Key)>,

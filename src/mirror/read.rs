@@ -117,6 +117,7 @@ impl Mirror {
         }
         if self.opening.is_some() && self.open_at.is_none() {
             self.open_at = Some(c);
+            self.put_in_order();
         }
         self.unbroken = true;
         self.effects.push(Effect::ReadDone);

@@ -10,6 +10,7 @@ use super::batch::Digest;
 use super::entries::{Body, Key};
 use super::render::{Rendered, Text, render};
 use super::unit::{Times, Want};
+use super::work::Work;
 use super::{Effect, FetchQuery, Mirror, Source};
 use crate::model::{Author, BodyRef, CompactId, Content, Delete, EntryId, Malformed, Now, Part, Row, RowBody, Wall};
 
@@ -103,7 +104,9 @@ impl Mirror {
             return;
         }
         let id = self.identity(row, state.entry);
-        let key = self.entries.find(&id);
+        // Nearly always the row carries it already.
+        let carried = state.entry.filter(|&key| self.entries.compact_id(key) == CompactId::of(id.as_str()));
+        let key = carried.or_else(|| self.entries.find(&id));
         if let Some(old) = state.entry.filter(|&old| Some(old) != key) {
             self.displaced(now, old, row, source, brought);
         }
@@ -363,27 +366,56 @@ impl Mirror {
 
     /// Keeps `order` in step with the entry's state. What waits for a body behind the head holds nobody up and isn't listed.
     pub(super) fn register(&mut self, key: Key) {
-        let waiting = matches!(self.entries.body(key), Body::Waiting { .. });
-        let number = self.entries.number(key);
-        let waits = waiting && number > self.staged_head;
-        let Some(work) = self.entries.work_if(key) else { return };
-        for part in [Part::Entry, Part::Answer] {
-            let pending = work.pending(part).map(|pending| pending.number);
-            let at = if waits && part == Part::Entry { number } else { pending };
-            let registered = work.registered(part);
-            if registered != at {
-                if let Some(old) = registered {
-                    self.order.remove(&(old, key, part));
+        if self.ordered() {
+            let (number, head) = (self.entries.number(key), self.staged_head);
+            let Some(work) = self.entries.work_if(key) else { return };
+            for (part, at) in places(work, number, head) {
+                let registered = work.registered(part);
+                if registered != at {
+                    if let Some(old) = registered {
+                        self.order.remove(&(old, key, part));
+                    }
+                    if let Some(new) = at {
+                        self.order.insert((new, key, part));
+                    }
+                    work.set_registered(part, at);
+                    work.set_late_since(None);
                 }
-                if let Some(new) = at {
-                    self.order.insert((new, key, part));
-                }
-                work.set_registered(part, at);
-                work.set_late_since(None);
             }
         }
         self.entries.rest(key);
     }
+
+    /// Whether `order` is kept. Until a first read is complete nothing of it is staged, and a set of a whole history that grows one by one would
+    /// take twice its memory and leave it in holes.
+    fn ordered(&self) -> bool {
+        self.opening.is_none() || self.open_at.is_some()
+    }
+
+    /// Makes `order` of everything that waits.
+    pub(super) fn put_in_order(&mut self) {
+        let (mut order, head) = (Vec::new(), self.staged_head);
+        for key in self.entries.keys() {
+            let number = self.entries.number(key);
+            let Some(work) = self.entries.work_if(key) else { continue };
+            for (part, at) in places(work, number, head) {
+                if let Some(number) = at {
+                    order.push((number, key, part));
+                    work.set_registered(part, at);
+                }
+            }
+        }
+        self.order = order.into_iter().collect();
+    }
+}
+
+/// Where the texts of an entry stand in `order`.
+fn places(work: &Work, number: Option<u64>, head: Option<u64>) -> [(Part, Option<u64>); 2] {
+    let waits = work.waiting().is_some() && number > head;
+    [Part::Entry, Part::Answer].map(|part| {
+        let pending = work.pending(part).map(|pending| pending.number);
+        (part, if waits && part == Part::Entry { number } else { pending })
+    })
 }
 
 /// A nonce that can be one of ours: a UUID.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::{HttpEndpoint, Keeper, SignIn};
@@ -116,20 +117,45 @@ impl Provider {
     pub async fn during<T, F: Future<Output = T>>(self, work: impl FnOnce(Handle) -> F) -> T {
         let stop = self.stopper();
         let work = work(self.handle.clone());
-        let run = self.run();
-        tokio::pin!(run, work);
-        let mut running = true;
-        let value = loop {
-            tokio::select! {
-                value = &mut work => break value,
-                _ = &mut run, if running => running = false,
-            }
+        let run = async {
+            self.run().await;
         };
-        if running {
-            stop.cancel();
-            let _ = tokio::time::timeout(END, run).await;
+        beside(run, stop, work).await
+    }
+}
+
+/// Runs a provider as a task of its own until `work` ends; then it has [`END`] to stop. Dropped, it takes the task with it.
+///
+/// A task, because a frame of the stream wakes it alone then. As one future with the hosts, each frame went through their branches and through the
+/// runtime's look for events as well, which took as long as the frame itself.
+async fn beside<T>(
+    provider: impl Future<Output = ()> + Send + 'static,
+    stop: CancellationToken,
+    work: impl Future<Output = T>,
+) -> T {
+    let mut tasks = JoinSet::new();
+    tasks.spawn(provider);
+    tokio::pin!(work);
+    let value = loop {
+        tokio::select! {
+            value = &mut work => break value,
+            Some(ended) = tasks.join_next() => follow(ended),
         }
-        value
+    };
+    stop.cancel();
+    match tokio::time::timeout(END, tasks.join_next()).await {
+        Ok(ended) => ended.into_iter().for_each(follow),
+        Err(_) => tasks.shutdown().await,
+    }
+    value
+}
+
+/// A panic of the provider is a bug: it must not go unseen.
+fn follow(ended: Result<(), JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        std::panic::resume_unwind(error.into_panic());
     }
 }
 
@@ -146,11 +172,11 @@ pub async fn with_folder<T, F: Future<Output = T>>(
     let gate = Gate { states, wanted: Arc::new(Notify::new()) };
     let wanted = Arc::clone(&gate.wanted);
     let stop = provider.stopper();
-    let given_up = stop.clone();
-    let work = async {
+    let (folder, given_up) = (folder.to_owned(), stop.clone());
+    let work = async move {
         let lock = async {
             wanted.notified().await;
-            FolderLock::acquire(folder).await
+            FolderLock::acquire(&folder).await
         };
         // Hosts that end before the folder is ours have nothing to wait for.
         let lock = tokio::select! {
@@ -169,20 +195,7 @@ pub async fn with_folder<T, F: Future<Output = T>>(
             }
         }
     };
-    let hosts = hosts(gate);
-    tokio::pin!(work, hosts);
-    let mut working = true;
-    let value = loop {
-        tokio::select! {
-            value = &mut hosts => break value,
-            () = &mut work, if working => working = false,
-        }
-    };
-    stop.cancel();
-    if working {
-        let _ = tokio::time::timeout(END, work).await;
-    }
-    value
+    beside(work, stop, hosts(gate)).await
 }
 
 /// Whose the data folder is.

@@ -184,9 +184,10 @@ impl World {
         (count > 0).then(|| self.rng.usize(..count))
     }
 
-    fn append(&mut self, bot: &'static str, text: String, body: RowBody) {
+    fn append(&mut self, bot: &'static str, text: String, body: RowBody) -> u64 {
         let seq = self.service.append(bot, body);
         self.rows.entry(bot).or_default().push((seq, vec![text]));
+        seq
     }
 
     fn overwrite(&mut self, bot: &'static str, row: usize, text: String) {
@@ -232,7 +233,8 @@ impl World {
             ("nothing for people", _) => {
                 let text = self.text("murmured");
                 let body = if self.rng.bool() { rows::murmured(&text) } else { rows::routine(&text) };
-                self.append(bot, text, body);
+                let seq = self.append(bot, text, body);
+                self.ledger.murmured(bot, seq);
             }
             ("body elsewhere", row) => {
                 let text = self.text("stored");
@@ -300,6 +302,7 @@ impl World {
                 self.service.roster_changed();
             }
             "harness" => {
+                self.ledger.moves(bot);
                 self.service.moves_to(bot, if self.rng.bool() { Harness::Box } else { Harness::Other });
                 self.service.roster_changed();
             }

@@ -31,6 +31,9 @@ struct Inner {
     before: BTreeMap<String, Cursor>,
     /// Entries whose body was ever elsewhere, as `bot/entry`.
     elsewhere: HashSet<String>,
+    /// Entries that say something for people on some harnesses only, and the Bots that ever moved to another one.
+    murmured: HashSet<String>,
+    moved: HashSet<String>,
     /// What mirrors began with from the index: the Bot, the entry, and where its text stood.
     marked: HashSet<(String, String, Cursor)>,
 }
@@ -39,6 +42,16 @@ impl Ledger {
     /// A body lies elsewhere: it may come long after its neighbours.
     pub(super) fn elsewhere(&self, bot: &str, seq: u64) {
         self.0.lock().unwrap().elsewhere.insert(format!("{bot}/e{seq}"));
+    }
+
+    /// What this entry says is for people on some harnesses only.
+    pub(super) fn murmured(&self, bot: &str, seq: u64) {
+        self.0.lock().unwrap().murmured.insert(format!("{bot}/e{seq}"));
+    }
+
+    /// A Bot moves to another harness: from the next read on what it murmurs is shown, or isn't.
+    pub(super) fn moves(&self, bot: &str) {
+        self.0.lock().unwrap().moved.insert(bot.to_owned());
     }
 
     /// A mirror begins with these marks: each of their texts comes back to its old place, and one whose body can't be had comes back late.
@@ -50,12 +63,14 @@ impl Ledger {
         self.0.lock().unwrap().marked.extend(marked);
     }
 
-    /// Whether a message may appear below the head: a mirror that began anew knew it by its mark, and its body was elsewhere. The one exception to
-    /// "who follows misses nothing".
+    /// Whether a message may appear below the head: a mirror that began anew knew it by its mark, and its body was elsewhere or its row didn't say
+    /// it just then. The one exception to "who follows misses nothing".
     fn may_come_back(&self, record: &str, message: &Message) -> bool {
         let (bot, entry) = (bot(record), message.id.split(':').nth(1).unwrap_or_default());
         let inner = self.0.lock().unwrap();
-        inner.elsewhere.contains(&format!("{bot}/{entry}"))
+        let row = format!("{bot}/{entry}");
+        let unsaid = inner.murmured.contains(&row) && inner.moved.contains(bot);
+        (inner.elsewhere.contains(&row) || unsaid)
             && inner.marked.contains(&(bot.to_owned(), entry.to_owned(), message.cursor))
     }
 

@@ -60,6 +60,25 @@ async fn d8_batches_are_written_in_the_order_in_which_they_were_given() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn d8_what_falls_due_together_is_one_commit_however_many_bots_it_is_of() {
+    let bots = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let bed = Bed::start(&bots);
+    bed.up().await;
+    bed.secs(3).await;
+    let before = bed.shelf.tries();
+    for round in 0..5 {
+        for bot in bots {
+            bed.service.says(bot, &format!("{round}"));
+        }
+        bed.secs(3).await;
+    }
+    assert_eq!(bed.shelf.written().len(), 5 * bots.len());
+    // The first Bot's batch is written alone where the others' frames come a moment later; those come up meanwhile and are one.
+    let commits = bed.shelf.tries() - before;
+    assert!(commits <= 2 * 5, "{commits} commits");
+}
+
+#[tokio::test(start_paused = true)]
 async fn d8_a_slow_disk_delays_exposures_and_nothing_else() {
     let bed = Bed::start(&["a"]);
     bed.up().await;
