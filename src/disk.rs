@@ -128,9 +128,31 @@ pub fn private_folder(path: &Path) -> Result<(), DiskError> {
 /// # Errors
 /// As [`private_folder`].
 pub fn check_folder(path: &Path) -> Result<bool, DiskError> {
+    let Some((folder, found)) = open_folder(path)? else { return Ok(false) };
+    narrow(&folder, &found, path, FOLDER_MODE)?;
+    Ok(true)
+}
+
+/// The mode of a folder that [`private_folder`] would take, as it is: nothing is narrowed. `None` where there is none.
+///
+/// # Errors
+/// As [`private_folder`], and a folder that this process can't write into.
+pub fn folder_mode(path: &Path) -> Result<Option<u32>, DiskError> {
+    let Some((_, found)) = open_folder(path)? else { return Ok(None) };
+    let mine = found.uid() == nix::unistd::geteuid().as_raw();
+    if !mine {
+        return Err(DiskError::ForeignOwner(path.to_owned()));
+    }
+    let rights = nix::unistd::AccessFlags::W_OK | nix::unistd::AccessFlags::X_OK;
+    nix::unistd::access(path, rights).map_err(|error| DiskError::io("write into", path)(error.into()))?;
+    Ok(Some(found.mode() & 0o777))
+}
+
+/// The folder, once it is sure to be one that a person may keep private.
+fn open_folder(path: &Path) -> Result<Option<(File, std::fs::Metadata)>, DiskError> {
     // Asked first for a clear word: the open below fails on a link too, with a code that differs between systems.
     match std::fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(DiskError::io("look at", path)(error)),
         Ok(found) if found.file_type().is_symlink() => return Err(DiskError::Symlink(path.to_owned())),
         Ok(found) if !found.is_dir() => return Err(DiskError::NotAFolder(path.to_owned())),
@@ -148,8 +170,7 @@ pub fn check_folder(path: &Path) -> Result<bool, DiskError> {
     if found.uid() == nix::unistd::geteuid().as_raw() && found.mode() & EVERYBODY != 0 {
         return Err(DiskError::Writable(path.to_owned()));
     }
-    narrow(&folder, &found, path, FOLDER_MODE)?;
-    Ok(true)
+    Ok(Some((folder, found)))
 }
 
 /// Reads a private file; `None` where it isn't there. A mode wider than 0600 is narrowed before the first byte is read.

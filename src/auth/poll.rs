@@ -65,7 +65,7 @@ pub(super) async fn wait(
             Poll::Pending => trouble = None,
             Poll::Passing { detail, retry_after } => {
                 if trouble.as_ref() != Some(&detail) {
-                    tracing::debug!(detail, "the poll meets trouble and goes on");
+                    tracing::warn!(detail, "whether the link was confirmed can't be asked just now; it is asked again");
                 }
                 trouble = Some(detail);
                 if let Some(asked_for) = retry_after {

@@ -6,8 +6,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::sign_in::signed_in;
 use super::{Outcome, Problem, terminal};
-use crate::auth::{SignIn as _, Standing};
+use crate::auth::SignIn as _;
 use crate::config::Config;
 use crate::model::{Author, Message, Messages, RecordId, Version};
 use crate::records::{
@@ -182,7 +183,7 @@ fn gone() -> Problem {
 
 /// Runs a provider of our own while `work` runs. Nobody signed in ends it at once.
 async fn with_provider<F: Future<Output = Outcome>>(config: &Config, work: impl FnOnce(Handle) -> F) -> Outcome {
-    if !matches!(Edges::new(config)?.keeper.standing(), Standing::SignedIn { .. }) {
+    if !signed_in(&Edges::new(config)?.keeper.standing()) {
         return Err(Problem::NotSignedIn);
     }
     Provider::new(config, IndexPlace::Memory)?.during(work).await

@@ -1,14 +1,17 @@
 //! `doctor`: what works and what doesn't, one line each with what to do; `--json` for a support request.
 
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::sign_in::{ask, signed_in};
 use super::{Outcome, Problem, terminal};
 use crate::auth::{SignIn as _, Standing};
 use crate::clock;
 use crate::config::{Config, FolderLock, LockError};
+use crate::disk::{DiskError, folder_mode};
 use crate::records::{Diagnosis, Handle};
 use crate::service::{Edges, INDEX, IndexPlace, Provider};
 
@@ -18,49 +21,99 @@ const LOOK: Duration = Duration::from_millis(100);
 /// A clock that is off by more makes times in the chat look wrong.
 const SKEW_MS: i64 = 60_000;
 
+/// How an SQLite file begins.
+const SQLITE: &[u8] = b"SQLite format 3\0";
+
 /// One thing that was looked at.
 struct Check {
     name: &'static str,
-    good: bool,
+    /// Whether it is as it should be; `None` where that isn't known, or needs nobody.
+    good: Option<bool>,
     /// What was found and, where it isn't good, what to do.
     says: String,
 }
 
+impl Check {
+    fn good(name: &'static str, says: impl Into<String>) -> Self {
+        Self { name, good: Some(true), says: says.into() }
+    }
+
+    fn bad(name: &'static str, says: impl Into<String>) -> Self {
+        Self { name, good: Some(false), says: says.into() }
+    }
+
+    fn open(name: &'static str, says: impl Into<String>) -> Self {
+        Self { name, good: None, says: says.into() }
+    }
+
+    fn mark(&self) -> char {
+        match self.good {
+            Some(true) => '✓',
+            Some(false) => '✗',
+            None => '–',
+        }
+    }
+}
+
 pub(super) async fn doctor(config: &Config, json: bool) -> Outcome {
-    let mut checks = vec![folder(config)];
+    let folder = folder_mode(&config.data_dir);
+    let mut checks = vec![folder_check(config, &folder)];
     // Looking at the lock mends a folder's mode: only after what was found is good.
-    if checks.iter().all(|check| check.good) {
+    if checks.iter().all(|check| check.good == Some(true)) {
         checks.push(lock(config));
     }
     checks.push(index(config));
     let edges = Edges::new(config)?;
+    let reached = edges.reach().await;
+    let signed_in = match &folder {
+        Ok(_) => signed_in(&edges.keeper.standing()),
+        // Nothing is read from there.
+        Err(_) => false,
+    };
+    let asked = match (&reached, signed_in) {
+        (Ok(_), true) => Some(ask(&edges).await),
+        _ => None,
+    };
+    edges.keeper.close().await;
+    // Asking may have shown that the sign-in has ended.
     let standing = edges.keeper.standing();
-    checks.push(sign_in(&standing));
-    let mut diagnosis = None;
-    if matches!(standing, Standing::SignedIn { .. }) {
-        let asked = super::sign_in::ask(&edges).await;
-        if let Err(error) = &asked {
-            tracing::warn!(error, "the service can't be asked");
+    checks.push(match &folder {
+        Ok(_) => sign_in(&standing),
+        Err(_) => Check::open("signIn", "登录信息没有读取；请先处理数据目录。"),
+    });
+    let backend = config.backend.as_str();
+    match &reached {
+        Ok(date) => {
+            let skew = date.map(|date| date.0.saturating_sub(clock::wall().0));
+            checks.extend([Check::good("reach", format!("能连上 {backend}")), clock_check(skew)]);
         }
-        checks.push(Check {
-            name: "reach",
-            good: asked.is_ok(),
-            says: match asked {
-                Ok(_) => format!("能连上 {}", config.backend.as_str()),
-                Err(_) => format!("连不上 {}；请检查网络、代理（HTTPS_PROXY）与系统证书。", config.backend.as_str()),
-            },
-        });
-        edges.keeper.close().await;
-        let found = Provider::new(config, IndexPlace::Memory)?.during(watch).await;
-        checks.extend([clock_check(&found), stream(&found)]);
-        diagnosis = Some(found);
+        Err(error) => {
+            tracing::warn!(error, "the service can't be reached");
+            let says = format!("连不上 {backend}；请检查网络、代理（HTTPS_PROXY）与系统证书。");
+            checks.push(Check::bad("reach", says));
+        }
     }
-    let good = checks.iter().all(|check| check.good);
+    let mut diagnosis = None;
+    match asked {
+        Some(Ok(_)) => {
+            let found = Provider::new(config, IndexPlace::Memory)?.during(watch).await;
+            checks.push(stream(&found));
+            diagnosis = Some(found);
+        }
+        Some(Err(error)) => {
+            tracing::warn!(%error, "the service can't be asked");
+            if matches!(standing, Standing::SignedIn { .. }) {
+                checks.push(Check::bad("account", error.sentence()));
+            }
+        }
+        None => {}
+    }
+    let good = checks.iter().all(|check| check.good != Some(false));
     if json {
         terminal::json(&report(config, &checks, diagnosis.as_ref()));
     } else {
         for check in &checks {
-            terminal::say(&format!("{} {}", if check.good { "✓" } else { "✗" }, check.says));
+            terminal::say(&format!("{} {}", check.mark(), check.says));
         }
         for bot in diagnosis.iter().flat_map(|found| &found.bots) {
             let head = bot.head.map_or_else(|| "空".to_owned(), |head| head.to_string());
@@ -70,84 +123,77 @@ pub(super) async fn doctor(config: &Config, json: bool) -> Outcome {
     }
     match (good, standing) {
         (true, _) => Ok(()),
-        (false, Standing::SignedIn { .. }) => Err(Problem::Failure("有检查没有通过，请按上面说的处理。".to_owned())),
-        (false, _) => Err(Problem::NotSignedIn),
+        (false, Standing::SignedOut | Standing::SignInAgain { .. }) if folder.is_ok() => Err(Problem::NotSignedIn),
+        (false, _) => Err(Problem::Failure("有检查没有通过，请按上面说的处理。".to_owned())),
     }
 }
 
-fn folder(config: &Config) -> Check {
+fn folder_check(config: &Config, mode: &Result<Option<u32>, DiskError>) -> Check {
     let name = "folder";
     let path = config.data_dir.display();
-    match std::fs::symlink_metadata(&config.data_dir) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Check { name, good: true, says: format!("数据目录 {path} 还没有创建，登录时会创建。") }
+    match mode {
+        Ok(None) => Check::good(name, format!("数据目录 {path} 还没有创建，登录时会创建。")),
+        Ok(Some(mode @ (0o700 | 0o500))) => Check::good(name, format!("数据目录 {path}（权限 {mode:03o}）")),
+        Ok(Some(mode)) => {
+            Check::bad(name, format!("数据目录 {path} 不是只有本人能用的目录（权限 {mode:03o}）；请运行 chmod 700。"))
         }
-        Err(error) => Check {
-            name, good: false, says: format!("数据目录 {path} 无法读取（{error}）；请检查权限。")
-        },
-        Ok(meta) => {
-            let mode = meta.permissions().mode() & 0o777;
-            let good = meta.is_dir() && [0o700, 0o500].contains(&mode);
-            let says = if good {
-                format!("数据目录 {path}（权限 {mode:03o}）")
-            } else {
-                format!("数据目录 {path} 不是只有本人能用的目录（权限 {mode:03o}）；请运行 chmod 700。")
-            };
-            Check { name, good, says }
-        }
+        Err(error) => Check::bad(name, format!("数据目录不能使用：{}", error.sentence())),
     }
 }
 
 fn lock(config: &Config) -> Check {
     let name = "lock";
     if !config.data_dir.is_dir() {
-        return Check { name, good: true, says: "没有插件在使用数据目录。".to_owned() };
+        return Check::good(name, "没有插件在使用数据目录。");
     }
     match FolderLock::try_acquire(&config.data_dir) {
-        Ok(_) => Check { name, good: true, says: "没有插件在使用数据目录。".to_owned() },
+        Ok(_) => Check::good(name, "没有插件在使用数据目录。"),
         // A running provider is as it should be.
-        Err(LockError::Held(Some(holder))) => {
-            Check { name, good: true, says: format!("插件正在运行（{holder}）。") }
-        }
-        Err(LockError::Held(None)) => Check { name, good: true, says: "插件正在运行。".to_owned() },
-        Err(error @ LockError::Disk(_)) => Check { name, good: false, says: error.sentence() },
+        Err(LockError::Held(Some(holder))) => Check::good(name, format!("插件正在运行（{holder}）。")),
+        Err(LockError::Held(None)) => Check::good(name, "插件正在运行。"),
+        Err(error @ LockError::Disk(_)) => Check::bad(name, error.sentence()),
     }
 }
 
+/// Looks at the file without opening it as an index: that is the provider's.
 fn index(config: &Config) -> Check {
+    let name = "index";
     let path = config.data_dir.join(INDEX);
-    let says = match std::fs::metadata(&path) {
-        Ok(meta) => format!("索引 {} 字节", meta.len()),
-        Err(_) => "还没有索引，第一次读完会话后会创建。".to_owned(),
-    };
-    Check { name: "index", good: true, says }
+    match fs::symlink_metadata(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Check::good(name, "还没有索引，第一次读完会话后会创建。");
+        }
+        Ok(meta) if !meta.is_file() => {
+            return Check::bad(name, format!("{INDEX} 不是普通文件（是文件夹或符号链接），新消息不会显示；请移走它。"));
+        }
+        _ => {}
+    }
+    let mut header = Vec::new();
+    let read = File::open(&path).and_then(|file| file.take(SQLITE.len() as u64).read_to_end(&mut header));
+    match (read, fs::metadata(&path)) {
+        (Ok(_), Ok(meta)) if header.is_empty() || header == SQLITE => {
+            Check::good(name, format!("索引 {} 字节", meta.len()))
+        }
+        (Ok(_), Ok(_)) => Check::open(name, "索引文件已损坏；插件启动时会把它另存，并建立新的。"),
+        (Err(error), _) | (_, Err(error)) => Check::bad(name, format!("{INDEX} 无法读取（{error}）；请检查权限。")),
+    }
 }
 
 fn sign_in(standing: &Standing) -> Check {
     let name = "signIn";
     match standing {
-        Standing::SignedIn { .. } => Check { name, good: true, says: "已登录。".to_owned() },
-        Standing::SignedOut => {
-            Check { name, good: false, says: "还没有登录；请运行 coda-grok-bot sign-in。".to_owned() }
-        }
-        Standing::SignInAgain { .. } => {
-            Check { name, good: false, says: "登录已失效；请重新运行 coda-grok-bot sign-in。".to_owned() }
-        }
+        Standing::SignedIn { .. } => Check::good(name, "已登录。"),
+        Standing::SignedOut => Check::bad(name, "还没有登录；请运行 coda-grok-bot sign-in。"),
+        Standing::SignInAgain { .. } => Check::bad(name, "登录已失效；请重新运行 coda-grok-bot sign-in。"),
     }
 }
 
-fn clock_check(found: &Diagnosis) -> Check {
+fn clock_check(skew: Option<i64>) -> Check {
     let name = "clock";
-    match found.clock_skew_ms {
-        None => Check { name, good: true, says: "服务没有给出时间，时钟未核对。".to_owned() },
-        Some(skew) if skew.abs() <= SKEW_MS => {
-            Check { name, good: true, says: format!("本机时钟与服务相差 {} 秒。", skew / 1000) }
-        }
-        Some(skew) => {
-            Check {
-                name, good: false, says: format!("本机时钟与服务相差 {} 秒；请校准系统时间。", skew / 1000)
-            }
-        }
+    match skew {
+        None => Check::open(name, "服务没有给出时间，时钟未核对。"),
+        Some(skew) if skew.abs() <= SKEW_MS => Check::good(name, format!("本机时钟与服务相差 {} 秒。", skew / 1000)),
+        Some(skew) => Check::bad(name, format!("本机时钟与服务相差 {} 秒；请校准系统时间。", skew / 1000)),
     }
 }
 
@@ -161,7 +207,7 @@ fn stream(found: &Diagnosis) -> Check {
         (false, true, _) => (false, "能读到 Bot 名单，但实时流没有连上；请检查代理是否中断长连接。".to_owned()),
         (false, false, _) => (false, "没有读到 Bot 名单；请检查网络后再试。".to_owned()),
     };
-    Check { name, good, says }
+    Check { name, good: Some(good), says }
 }
 
 /// The provider's own state, once the stream is up and every record is open, or after a while.

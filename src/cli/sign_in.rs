@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Outcome, Problem, terminal};
-use crate::auth::{SignIn as _, SignInError, Standing};
+use crate::auth::{SignIn as _, SignInError, Standing, TokenError};
 use crate::clock;
 use crate::config::Config;
 use crate::service::{Edges, INDEX};
@@ -85,33 +85,34 @@ pub(super) async fn sign_out(config: &Config, json: bool) -> Outcome {
 
 pub(super) async fn status(config: &Config, json: bool) -> Outcome {
     let edges = Edges::new(config)?;
-    let me = match edges.keeper.standing() {
-        Standing::SignedIn { .. } => Some(ask(&edges).await),
-        Standing::SignedOut | Standing::SignInAgain { .. } => None,
-    };
+    let me = if signed_in(&edges.keeper.standing()) { Some(ask(&edges).await) } else { None };
     edges.keeper.close().await;
+    let (name, trouble) = match me {
+        Some(Ok(me)) => (me.name, None),
+        Some(Err(error)) => {
+            tracing::warn!(%error, "the account can't be asked for");
+            (None, Some(error))
+        }
+        None => (None, None),
+    };
     // Asking may have shown that the sign-in has ended.
     let state = match edges.keeper.standing() {
         Standing::SignedOut => "signedOut",
         Standing::SignedIn { .. } => "signedIn",
         Standing::SignInAgain { .. } => "signInAgain",
     };
-    let reachable = me.as_ref().is_some_and(Result::is_ok);
-    if let Some(Err(error)) = &me {
-        tracing::warn!(error, "the account can't be asked for");
-    }
-    let name = me.and_then(Result::ok).and_then(|me| me.name);
+    let reachable = state == "signedIn" && trouble.is_none();
     if json {
         terminal::json(&json!({"state": state, "account": name, "reachable": reachable}));
     }
-    match (state, reachable) {
+    match (state, trouble) {
         ("signedIn", _) if json => Ok(()),
-        ("signedIn", true) => {
+        ("signedIn", None) => {
             terminal::say(&format!("已登录：{}", terminal::name(name.as_deref().unwrap_or("Grok 账号"))));
             Ok(())
         }
-        ("signedIn", false) => {
-            terminal::say("已登录，但现在连不上 Grok Bot 服务；请检查网络后再试。");
+        ("signedIn", Some(trouble)) => {
+            terminal::say(&format!("已登录，但{}", trouble.sentence()));
             Ok(())
         }
         _ => Err(Problem::NotSignedIn),
@@ -119,18 +120,58 @@ pub(super) async fn status(config: &Config, json: bool) -> Outcome {
 }
 
 /// Who is signed in, asked once; an answer of 401 renews the sign-in first.
-pub(super) async fn ask(edges: &Edges) -> Result<Me, String> {
+pub(super) async fn ask(edges: &Edges) -> Result<Me, Unanswered> {
     let call = async {
-        let token = edges.keeper.access_token().await.map_err(|error| error.to_string())?;
+        let token = edges.keeper.access_token().await?;
         match edges.upstream.me(token.clone()).await {
             Err(Error { kind: ErrorKind::Auth, .. }) => {
-                let token = edges.keeper.renewed(token).await.map_err(|error| error.to_string())?;
-                edges.upstream.me(token).await.map_err(|error| error.to_string())
+                let token = edges.keeper.renewed(token).await?;
+                Ok(edges.upstream.me(token).await?)
             }
-            other => other.map_err(|error| error.to_string()),
+            other => Ok(other?),
         }
     };
-    tokio::time::timeout(ASK, call).await.map_err(|_| "no answer in time".to_owned())?
+    tokio::time::timeout(ASK, call).await.unwrap_or(Err(Unanswered::Late))
+}
+
+/// Why it isn't known who is signed in. Texts are for the log.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unanswered {
+    #[error("{0}")]
+    Token(#[from] TokenError),
+    #[error("{0}")]
+    Service(#[from] Error),
+    #[error("no answer in time")]
+    Late,
+}
+
+impl Unanswered {
+    /// What is wrong and what to do, where the sign-in hasn't ended.
+    pub(super) fn sentence(&self) -> &'static str {
+        match self {
+            Self::Token(_) => {
+                "登录现在不能续期，还不能确定它是否失效；请稍后再试，仍然如此请重新运行 coda-grok-bot sign-in。"
+            }
+            Self::Service(Error { kind: ErrorKind::Auth, .. }) => {
+                "服务不接受这次登录；请稍后再试，仍然如此请重新运行 coda-grok-bot sign-in。"
+            }
+            Self::Service(Error { kind: ErrorKind::NotSent, .. }) => {
+                "现在连不上 Grok Bot 服务；请检查网络、代理（HTTPS_PROXY）与系统证书后再试。"
+            }
+            Self::Service(Error { kind: ErrorKind::Refused | ErrorKind::Stale, .. }) => {
+                "服务拒绝了这个账号的请求；请确认它能使用 Grok Bot，或换一个账号登录。"
+            }
+            Self::Service(_) | Self::Late => "Grok Bot 服务现在不能正常回答；请稍后再试。",
+        }
+    }
+}
+
+/// Whether somebody is signed in; why not is for the log.
+pub(super) fn signed_in(standing: &Standing) -> bool {
+    if let Standing::SignInAgain { cause, .. } = standing {
+        tracing::warn!(cause, "the sign-in can't be used");
+    }
+    matches!(standing, Standing::SignedIn { .. })
 }
 
 fn failed(error: &SignInError) -> Problem {

@@ -203,6 +203,20 @@ impl Http {
         Ok(slot.get_or_init(|| client))
     }
 
+    /// Whether anything answers at a URL, whatever it says: asked without credentials, and nothing of the answer is read but its `Date` (in milliseconds
+    /// since the Unix epoch).
+    ///
+    /// # Errors
+    /// [`Error::NotSent`] and [`Error::Broken`].
+    pub async fn probe(&self, url: Url, limit: Duration) -> Result<Option<i64>, Error> {
+        let request = self.client(&url)?.get(url);
+        let call = async {
+            let response = request.send().await.map_err(Error::from_http)?;
+            Ok(error::date_ms(response.headers()))
+        };
+        tokio::time::timeout(limit, call).await.unwrap_or_else(|_| Err(Error::Broken("no answer in time".to_owned())))
+    }
+
     /// Reads a URL that needs no credentials and gets none: no header but the user agent. `Ok(None)` is a 404.
     ///
     /// # Errors

@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use super::pieces::Pieces;
 use super::{Message, Meta};
 
 mod packed;
@@ -22,12 +23,15 @@ const WHOLE: usize = 64 * 1024;
 
 /// Messages in any order, on their way to be [`Messages`].
 #[derive(Clone, Debug, Default)]
-pub struct Pile(Messages);
+pub struct Pile {
+    slots: Vec<Slot>,
+    shelf: Shelf,
+}
 
 /// Messages sorted by [`Message::order`]. What is in it never changes.
 #[derive(Clone, Debug, Default)]
 pub struct Messages {
-    slots: Vec<Slot>,
+    slots: Pieces<Slot>,
     shelf: Shelf,
 }
 
@@ -66,42 +70,44 @@ struct Shelf {
 impl Pile {
     /// Adds a message.
     pub fn push(&mut self, message: Message) {
-        let (number, place) = (message.number, self.0.shelf.put(message));
-        self.0.slots.push(Slot { number, place });
+        let (number, place) = (message.number, self.shelf.put(message));
+        self.slots.push(Slot { number, place });
     }
 
     /// Packs a message whose number isn't settled: nothing counts it before [`add`](Self::add). What is laid and never added costs its bytes.
     pub fn lay(&mut self, draft: &Draft<'_>) -> Laid {
-        Laid(self.0.shelf.put_draft(draft, None))
+        Laid(self.shelf.put_draft(draft, None))
     }
 
     /// Adds a message that was laid. Without `replies` it replies to nothing.
     pub fn add(&mut self, Laid(place): Laid, number: u64, replies: bool) {
-        self.0.slots.push(Slot { number, place: place.replying(replies) });
+        self.slots.push(Slot { number, place: place.replying(replies) });
     }
 
     /// Adds a copy of a message that was laid in a tray. Without `replies` it replies to nothing.
     pub fn copy(&mut self, laid: &Packed<'_>, replies: bool) {
-        let place = self.0.shelf.put_packed(laid).replying(replies);
-        self.0.slots.push(Slot { number: laid.number(), place });
+        let place = self.shelf.put_packed(laid).replying(replies);
+        self.slots.push(Slot { number: laid.number(), place });
     }
 
     /// What was laid, with a number to show it by.
     #[must_use]
     pub fn laid(&self, Laid(place): Laid, number: u64) -> Packed<'_> {
-        self.0.shelf.get(Slot { number, place })
+        self.shelf.get(Slot { number, place })
     }
 
     /// All of them, sorted. No text is copied.
     #[must_use]
     pub fn sorted(self) -> Messages {
-        let Self(mut messages) = self;
-        let Messages { slots, shelf } = &mut messages;
+        let Self { mut slots, shelf } = self;
         // Only where numbers are the same is the rest looked at: it may have been out of the processor's caches for long.
         let order = |slot: &Slot| shelf.get(*slot).order();
         slots.sort_by(|one, two| one.number.cmp(&two.number).then_with(|| order(one).cmp(&order(two))));
-        slots.shrink_to_fit();
-        messages
+        let mut sorted = Pieces::with_capacity(slots.len());
+        for slot in slots {
+            sorted.push(slot);
+        }
+        Messages { slots: sorted, shelf }
     }
 }
 
@@ -132,7 +138,7 @@ impl Messages {
         if self.last_order() <= Some(order) {
             self.slots.push(slot);
         } else {
-            let place = self.slots.partition_point(|held| self.shelf.get(*held).order() <= order);
+            let place = self.slots.partition_point(|held| self.shelf.get(held).order() <= order);
             self.slots.insert(place, slot);
         }
     }
@@ -140,20 +146,19 @@ impl Messages {
     /// Puts messages where they belong. Those that are all above these cost no more than their own length, and chunks that are nearly full aren't copied.
     pub fn append(&mut self, other: Self) {
         let Self { slots: more, shelf: mut from } = other;
-        let above = more.first().is_none_or(|first| self.last_order() <= Some(from.get(*first).order()));
+        let above = more.first().is_none_or(|first| self.last_order() <= Some(from.get(first).order()));
         if !above {
-            for slot in more {
+            for slot in more.range(0..more.len()) {
                 self.insert(from.get(slot).message());
             }
             return;
         }
         let Self { slots, shelf } = self;
-        slots.reserve(more.len());
         // The numbers of metas are those of their own shelf.
         let as_they_are = from.metas.is_empty();
         let mut take = |chunk| if as_they_are { shelf.take_over(chunk) } else { None };
         let taken: Vec<Option<u32>> = from.chunks.iter_mut().map(&mut take).collect();
-        for slot in more {
+        for slot in more.range(0..more.len()) {
             let Place { chunk, offset } = slot.place;
             let place = match taken[chunk as usize] {
                 Some(chunk) => Place { chunk, offset },
@@ -166,7 +171,7 @@ impl Messages {
     /// Some of them, copied.
     #[must_use]
     pub fn copy(&self, range: Range<usize>) -> Self {
-        let mut copy = Self { slots: Vec::with_capacity(range.len()), shelf: Shelf::default() };
+        let mut copy = Self { slots: Pieces::with_capacity(range.len()), shelf: Shelf::default() };
         let packed: Vec<Packed<'_>> = self.range(range).collect();
         copy.shelf.chunks.push(Vec::with_capacity(packed.iter().map(|message| message.bytes().len()).sum()));
         for message in packed {
@@ -177,7 +182,7 @@ impl Messages {
     }
 
     fn last_order(&self) -> Option<(u64, u8, u64)> {
-        self.slots.last().map(|last| self.shelf.get(*last).order())
+        self.slots.last().map(|last| self.shelf.get(last).order())
     }
 
     /// The number of the message at an index.
@@ -200,7 +205,7 @@ impl Messages {
 
     /// The messages at a range of indices that is within bounds.
     pub fn range(&self, range: Range<usize>) -> impl DoubleEndedIterator<Item = Packed<'_>> {
-        self.slots[range].iter().map(|slot| self.shelf.get(*slot))
+        self.slots.range(range).map(|slot| self.shelf.get(slot))
     }
 
     /// All messages.

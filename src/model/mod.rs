@@ -10,6 +10,7 @@ mod entry;
 mod ids;
 mod message;
 mod messages;
+mod pieces;
 mod time;
 pub mod varint;
 

@@ -18,6 +18,7 @@ use crate::config::{Config, FolderLock};
 use crate::connect::{AddressError, BaseUrl, Http, Reach};
 use crate::host::Unavailable;
 use crate::index::{Sqlite, Store};
+use crate::model::Wall;
 use crate::records::{self, Handle};
 use crate::upstream::{HttpUpstream, Limits, Upstream};
 use crate::watch::{Parts, Quit, Watch};
@@ -26,6 +27,8 @@ use crate::watch::{Parts, Quit, Watch};
 pub const INDEX: &str = "index.sqlite3";
 /// Commands that may wait for the loop; past it a post is `not_sent`.
 const COMMANDS: usize = 256;
+/// How long the backend may take to answer at all.
+const REACH: Duration = Duration::from_secs(10);
 /// How long the loop may take to end once it was told to.
 const END: Duration = Duration::from_secs(2);
 
@@ -62,6 +65,8 @@ pub struct Edges {
     pub keeper: Arc<Keeper>,
     /// The service.
     pub upstream: Arc<dyn Upstream>,
+    http: Arc<Http>,
+    base: BaseUrl,
 }
 
 impl Edges {
@@ -75,8 +80,17 @@ impl Edges {
         let base = BaseUrl::parse(config.backend.as_str(), reach)?;
         let endpoint = HttpEndpoint::new(Arc::clone(&http), config.backend.clone());
         let keeper = Keeper::new(&config.data_dir, config.website.clone(), Arc::new(endpoint));
-        let upstream = HttpUpstream::new(http, base, Limits::default());
-        Ok(Self { keeper: Arc::new(keeper), upstream: Arc::new(upstream) })
+        let upstream = HttpUpstream::new(Arc::clone(&http), base.clone(), Limits::default());
+        Ok(Self { keeper: Arc::new(keeper), upstream: Arc::new(upstream), http, base })
+    }
+
+    /// Whether the backend answers at all, asked without credentials, and its clock where the answer has it.
+    ///
+    /// # Errors
+    /// Why it can't be reached, for the log.
+    pub async fn reach(&self) -> Result<Option<Wall>, String> {
+        let date = self.http.probe(self.base.join(""), REACH).await.map_err(|error| error.to_string())?;
+        Ok(date.map(Wall))
     }
 }
 

@@ -9,6 +9,7 @@ mod bind;
 mod cli;
 mod crashes;
 mod disk;
+mod doctor;
 mod field;
 mod hostile;
 mod killed;
