@@ -44,7 +44,7 @@ impl Mirror {
     fn stage_in_order(&mut self, now: Mono, staged: &mut Staged) {
         loop {
             let from = self.staged_head.map_or(Some(0), |head| head.checked_add(1));
-            let Some((number, group)) = from.and_then(|from| self.next_group(from)) else {
+            let Some((number, group)) = from.and_then(|from| self.order.next(from)) else {
                 return;
             };
             if staged.touched.len() >= BATCH {
@@ -62,14 +62,6 @@ impl Mirror {
         }
     }
 
-    /// The lowest pending number at or above `from`, and all that is pending with it.
-    fn next_group(&self, from: u64) -> Option<(u64, Vec<(Key, Part)>)> {
-        let mut pending = self.order.range((from, 0, Part::Entry)..);
-        let &(number, key, part) = pending.next()?;
-        let others = pending.take_while(|(other, ..)| *other == number).map(|&(_, key, part)| (key, part));
-        Some((number, std::iter::once((key, part)).chain(others).collect()))
-    }
-
     fn stable(&self, key: Key, part: Part, now: Mono) -> bool {
         !matches!(self.entries.body(key), Body::Waiting { .. })
             && self.entries.pending(key, part).is_none_or(|pending| pending.stable_at <= now)
@@ -77,12 +69,8 @@ impl Mirror {
 
     /// What is pending at or below the head: it blocks nobody.
     fn behind(&self) -> Vec<(Key, Part)> {
-        // Nearly always nothing is.
-        let Some(head) = self.staged_head.filter(|head| self.order.first().is_some_and(|(first, ..)| first <= head))
-        else {
-            return Vec::new();
-        };
-        self.order.range(..=(head, Key::MAX, Part::Answer)).map(|&(_, key, part)| (key, part)).collect()
+        let late = self.staged_head.map(|head| self.order.up_to(head).map(|(_, key, part)| (key, part)).collect());
+        late.unwrap_or_default()
     }
 
     /// What became ready only after the head had passed its number shares the next exposure's cursor, or takes head + 1 after a minute.
@@ -119,7 +107,7 @@ impl Mirror {
     /// is the next exposure, and is waited for.
     fn own_number(&self) -> Option<u64> {
         let next = self.staged_head?.checked_add(1)?;
-        let pending = self.next_group(next).is_some_and(|(number, _)| number == next);
+        let pending = self.order.next(next).is_some_and(|(number, _)| number == next);
         (!pending).then_some(next)
     }
 
@@ -256,7 +244,7 @@ impl Mirror {
             return false;
         }
         let from = self.staged_head.map_or(Some(0), |head| head.checked_add(1));
-        if from.and_then(|from| self.next_group(from)).is_some_and(|(number, _)| number <= c) {
+        if from.and_then(|from| self.order.next(from)).is_some_and(|(number, _)| number <= c) {
             return false;
         }
         // Behind the head nobody waits for a body, but after a restart the record doesn't open without the texts that it had.
@@ -268,7 +256,7 @@ impl Mirror {
         };
         // What waits goes on waiting outside of it.
         let waiting: Vec<Key> =
-            self.order.iter().filter(|(.., part)| *part == Part::Entry).map(|&(_, key, _)| key).collect();
+            self.order.iter().filter(|(.., part)| *part == Part::Entry).map(|(_, key, _)| key).collect();
         for key in waiting {
             self.lay_again(key, Some(&messages));
         }
@@ -320,7 +308,7 @@ impl Mirror {
             return None;
         }
         let from = self.staged_head.map_or(Some(0), |head| head.checked_add(1));
-        let in_order = from.and_then(|from| self.next_group(from)).and_then(|(_, group)| {
+        let in_order = from.and_then(|from| self.order.next(from)).and_then(|(_, group)| {
             let waits = |&(key, _): &_| matches!(self.entries.body(key), Body::Waiting { .. });
             if group.iter().any(waits) {
                 None

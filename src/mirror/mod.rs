@@ -12,6 +12,7 @@ mod activity;
 mod batch;
 mod entries;
 mod expose;
+mod order;
 mod read;
 mod render;
 mod rows;
@@ -36,6 +37,7 @@ use crate::model::{
     Tray, TurnFailure, Version, Wall, Widget, base_id, version_id,
 };
 use entries::{Entries, Key};
+use order::Order;
 use unit::Exposed;
 
 /// How long a text must stay unchanged before it is delivered.
@@ -244,7 +246,7 @@ pub struct Mirror {
     entries: Entries,
     nonces: HashMap<u128, Key>,
     /// Everything pending, by number, from the end of the first read on.
-    order: BTreeSet<(u64, Key, Part)>,
+    order: Order,
     /// Entries that wait for a body, by the moment of their first version without one.
     waiting: BTreeSet<(Mono, Key)>,
 
@@ -331,7 +333,7 @@ impl Mirror {
             early: Vec::new(),
             entries: Entries::default(),
             nonces: HashMap::new(),
-            order: BTreeSet::new(),
+            order: Order::default(),
             waiting: BTreeSet::new(),
             staged_head: None,
             head: None,

@@ -386,8 +386,7 @@ impl Mirror {
         self.entries.rest(key);
     }
 
-    /// Whether `order` is kept. Until a first read is complete nothing of it is staged, and a set of a whole history that grows one by one would
-    /// take twice its memory and leave it in holes.
+    /// Whether `order` is kept. Until a first read is complete nothing of it is staged: then all of it is put in order at once.
     fn ordered(&self) -> bool {
         self.opening.is_none() || self.open_at.is_some()
     }
@@ -405,7 +404,7 @@ impl Mirror {
                 }
             }
         }
-        self.order = order.into_iter().collect();
+        self.order.fill(order);
     }
 }
 
