@@ -84,7 +84,7 @@ pub(super) async fn doctor(config: &Config, json: bool) -> Outcome {
     let backend = config.backend.as_str();
     match &reached {
         Ok(date) => {
-            let skew = date.map(|date| date.0.saturating_sub(clock::wall().0));
+            let skew = date.map(|date| date.saturating_sub(clock::wall().0));
             checks.extend([Check::good("reach", format!("能连上 {backend}")), clock_check(skew)]);
         }
         Err(error) => {

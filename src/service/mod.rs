@@ -18,7 +18,6 @@ use crate::config::{Config, FolderLock};
 use crate::connect::{AddressError, BaseUrl, Http, Reach};
 use crate::host::Unavailable;
 use crate::index::{Sqlite, Store};
-use crate::model::Wall;
 use crate::records::{self, Handle};
 use crate::upstream::{HttpUpstream, Limits, Upstream};
 use crate::watch::{Parts, Quit, Watch};
@@ -84,13 +83,12 @@ impl Edges {
         Ok(Self { keeper: Arc::new(keeper), upstream: Arc::new(upstream), http, base })
     }
 
-    /// Whether the backend answers at all, asked without credentials, and its clock where the answer has it.
+    /// Whether the backend answers at all, asked without credentials, and its clock where the answer has it, in milliseconds since the Unix epoch.
     ///
     /// # Errors
     /// Why it can't be reached, for the log.
-    pub async fn reach(&self) -> Result<Option<Wall>, String> {
-        let date = self.http.probe(self.base.join(""), REACH).await.map_err(|error| error.to_string())?;
-        Ok(date.map(Wall))
+    pub async fn reach(&self) -> Result<Option<i64>, String> {
+        self.http.probe(self.base.join(""), REACH).await.map_err(|error| error.to_string())
     }
 }
 
