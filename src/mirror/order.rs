@@ -62,20 +62,14 @@ impl Order {
         Some((number, group))
     }
 
-    /// All up to this number.
+    /// All up to this number, in order.
     pub(super) fn up_to(&self, number: u64) -> impl Iterator<Item = Pending> {
-        self.all(0).take_while(move |(other, ..)| *other <= number)
+        self.iter().take_while(move |(other, ..)| *other <= number)
     }
 
-    /// All of it.
+    /// All of it, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = Pending> {
-        self.all(0)
-    }
-
-    /// In order, from this number on.
-    fn all(&self, from: u64) -> impl Iterator<Item = Pending> {
-        let mut set = self.set.range((from, 0, Part::Entry)..).copied().peekable();
-        let mut backlog = self.backlog_from(from).peekable();
+        let (mut set, mut backlog) = (self.set.iter().copied().peekable(), self.backlog_from(0).peekable());
         std::iter::from_fn(move || match (set.peek(), backlog.peek()) {
             (Some(one), Some(other)) if one == other => {
                 backlog.next();
