@@ -53,6 +53,8 @@ fi
 # How often the tables say something.
 said() { grep '^|' "$results" | grep -o "$1" | wc -l; }
 missed=$(said 'not reached')
+# What people wrote below the tables stays.
+notes=$(sed -n '/^## What was tried/,$p' docs/benchmarks.md)
 
 {
   cat <<'END'
@@ -79,5 +81,6 @@ END
   printf '| verdicts | %s reached, %s not |\n' "$(($(said reached) - missed))" "$((missed))"
   [ -z "$quick" ] || printf '\n**Measured with --quick: these figures are no result.**\n'
   cat "$results"
+  printf '\n%s\n' "$notes"
 } > "$out"
 echo "written to $out"

@@ -20,13 +20,14 @@ mod texts;
 pub(crate) mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio::time::{Instant, Sleep};
+use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFuture};
 
 use crate::auth::{Attempt, SignIn, Standing};
 use crate::index::{Commit, Store};
@@ -275,8 +276,11 @@ impl Watch {
         let now = self.now();
         self.due(now);
         self.publish_status();
+        // Kept from turn to turn: a frame that comes mustn't take them out of the runtime's lists and put them in again.
+        let (stopped, alarm) = (stop.cancelled(), tokio::time::sleep_until(self.origin));
+        tokio::pin!(stopped, alarm);
         loop {
-            match self.next_event(&stop).await {
+            match self.next_event(stopped.as_mut(), alarm.as_mut()).await {
                 Event::Stop => {
                     self.finish().await;
                     return Quit::Stopped;
@@ -300,11 +304,18 @@ impl Watch {
     ///
     /// The order is written down, so that the same happenings always have the same consequences. Nobody is starved by it: what is due is done after
     /// every event (`due`), commands come one by one from people, and each job that ends was begun by one of the others.
-    async fn next_event(&mut self, stop: &CancellationToken) -> Event {
+    async fn next_event(
+        &mut self,
+        stopped: Pin<&mut WaitForCancellationFuture<'_>>,
+        mut alarm: Pin<&mut Sleep>,
+    ) -> Event {
         let deadline = self.origin + self.deadline().0;
+        if alarm.deadline() != deadline {
+            alarm.as_mut().reset(deadline);
+        }
         tokio::select! {
             biased;
-            () = stop.cancelled() => Event::Stop,
+            () = stopped => Event::Stop,
             command = self.commands.recv() => command.map_or(Event::Abandoned, Event::Command),
             Some(done) = self.jobs.join_next() => match done {
                 Ok(done) => Event::Done(done),
@@ -313,7 +324,7 @@ impl Watch {
                 Err(_) => Event::Deadline,
             },
             frame = self.link.frame() => Event::Frame(frame),
-            () = tokio::time::sleep_until(deadline) => Event::Deadline,
+            () = alarm => Event::Deadline,
         }
     }
 
