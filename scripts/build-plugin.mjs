@@ -43,7 +43,7 @@ function pack(binary, out) {
   for (const file of manifest.files) {
     const to = join(plugin, file);
     mkdirSync(dirname(to), { recursive: true });
-    cpSync(file === BINARY ? binary : join(ROOT, file), to);
+    cpSync(file === BINARY ? binary : join(ROOT, file), to, { recursive: true });
   }
   chmodSync(join(plugin, BINARY), 0o755);
   // One package is for one platform: an installer that knows npm's fields refuses it elsewhere.

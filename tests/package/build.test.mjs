@@ -33,7 +33,10 @@ test('the plugin is built, started once as Coda would, and whole', () => {
   }
   const archive = join(out, `grok-bot-0.5.0-${process.platform}-${process.arch}.tgz`);
   const listed = spawnSync('tar', ['-tzf', archive], { encoding: 'utf8' }).stdout.split('\n');
-  for (const file of ['package.json', ...manifest.files]) assert.ok(listed.includes(`grok-bot/${file}`), file);
+  for (const file of ['package.json', ...manifest.files]) {
+    const folder = statSync(join(plugin, file)).isDirectory();
+    assert.ok(listed.includes(`grok-bot/${file}${folder ? '/' : ''}`), file);
+  }
 });
 
 test('a binary that does not speak the contract is no plugin', () => {

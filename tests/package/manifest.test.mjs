@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
+import { posix } from 'node:path';
 import { test } from 'node:test';
 import { PUBLIC_KEYS, problems } from './rules.mjs';
 
@@ -86,4 +87,30 @@ test('every file of the plugin but the binary is in the repository', () => {
   for (const file of manifest.files) {
     assert.ok(file.startsWith('bin/') || existsSync(new URL(file, root)), file);
   }
+});
+
+test('every relative link of a document that is shipped leads to what is shipped', () => {
+  const { files } = manifest;
+  // A file, one in a folder that is shipped, or a folder of which something is.
+  const shipped = (path) => files.some((file) => file === path || path.startsWith(`${file}/`) || file.startsWith(`${path}/`));
+  const documents = files.filter((file) => file.endsWith('.md'));
+  assert.ok(documents.length > 8, `only ${documents.length} documents`);
+  const dead = [];
+  let links = 0;
+  for (const document of documents) {
+    const text = read(document).replace(/^```[\s\S]*?^```/gm, '');
+    const targets = [
+      ...[...text.matchAll(/\]\(([^)\s]+)[^)]*\)/g)].map(([, target]) => target),
+      ...[...text.matchAll(/^\[[^\]]+\]:\s*(\S+)/gm)].map(([, target]) => target),
+      ...[...text.matchAll(/\b(?:src|srcset|href)="([^"\s]+)"/g)].map(([, target]) => target),
+    ];
+    for (const target of targets) {
+      if (/^(?:[a-z][a-z+.-]*:|#)/i.test(target)) continue;
+      links += 1;
+      const path = posix.join(posix.dirname(document), target.replace(/#.*$/, '')).replace(/\/$/, '');
+      if (!shipped(path) || !existsSync(new URL(path, root))) dead.push(`${document}: ${target}`);
+    }
+  }
+  assert.ok(links > 30, `only ${links} links`);
+  assert.deepEqual(dead, []);
 });
