@@ -1,75 +1,10 @@
 //! The commands of a terminal: exit codes, JSON for scripts, and nothing secret in any output.
 
-use std::process::Stdio;
-
 use coda_grok_bot::simulate::{Act, Fault, NewBot, Options};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
-use tokio::process::{Child, ChildStdout, Command};
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::support::{Bench, Heard, LIMIT, bare, check_shape, finish, signal};
-
-/// A command that runs until it is told to stop.
-struct Running {
-    child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
-    heard: Heard,
-    /// Keeps its log.
-    _log: JoinSet<()>,
-}
-
-impl Running {
-    fn start(mut command: Command, heard: Heard) -> Self {
-        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let (mut errors, kept) = (BufReader::new(child.stderr.take().unwrap()).lines(), heard.log());
-        let mut log = JoinSet::new();
-        log.spawn(async move {
-            while let Ok(Some(line)) = errors.next_line().await {
-                check_shape(&line);
-                kept.lock().unwrap().extend([line.as_str(), "\n"]);
-            }
-        });
-        Self { child, lines, heard, _log: log }
-    }
-
-    async fn next(&mut self) -> Option<String> {
-        let line = self.lines.next_line().await.unwrap()?;
-        check_shape(&line);
-        self.heard.printed(&line);
-        Some(line)
-    }
-
-    /// The next line that holds this.
-    async fn line(&mut self, wanted: &str) -> String {
-        let found = async {
-            loop {
-                let line = self.next().await.unwrap_or_else(|| panic!("it ended before {wanted:?}"));
-                if line.contains(wanted) {
-                    return line;
-                }
-            }
-        };
-        timeout(LIMIT, found).await.unwrap_or_else(|_| panic!("no line with {wanted:?}"))
-    }
-
-    async fn say(&mut self, line: &str) {
-        self.child.stdin.as_mut().unwrap().write_all(format!("{line}\n").as_bytes()).await.unwrap();
-    }
-
-    async fn code(mut self) -> Option<i32> {
-        let rest = async { while self.next().await.is_some() {} };
-        timeout(LIMIT, rest).await.unwrap();
-        timeout(LIMIT, self.child.wait()).await.unwrap().unwrap().code()
-    }
-
-    async fn signalled(self, name: &str) -> Option<i32> {
-        signal(self.child.id().unwrap(), name).await;
-        self.code().await
-    }
-}
+use crate::support::{Bench, Heard, LIMIT, Running, bare, finish};
 
 #[tokio::test]
 async fn exit_code_3_where_nobody_is_signed_in() {
@@ -100,7 +35,6 @@ async fn exit_code_2_for_a_wrong_call() {
         &["read", "a", "--limit", "501"],
         &["post", "a"],
         &["post", "a", " "],
-        &["status", "--log", "=,="],
         &["read", "nobody"],
     ] {
         let ran = bench.run(args).await;
@@ -202,7 +136,7 @@ async fn read_follow_goes_on_beside_a_running_provider() {
 async fn read_follow_ends_when_nobody_reads_it() {
     let bench = Bench::with_bot().await;
     bench.control.say("a", "e1", "一").unwrap();
-    let Running { mut child, mut lines, _log, .. } =
+    let Running { mut child, mut lines, log: _log, .. } =
         Running::start(bench.command(&["read", "a", "--follow"]), bench.heard());
     assert!(timeout(LIMIT, lines.next_line()).await.unwrap().unwrap().unwrap().contains("一"));
     drop(lines);
@@ -319,29 +253,4 @@ async fn simulate_serves_other_clients() {
     let bots = finish(command(&["bots", "--json"])).await;
     assert!(bots.json().len() >= 3, "{}", bots.stdout);
     assert_eq!(service.signalled("TERM").await, Some(0));
-}
-
-#[tokio::test]
-async fn demo_has_nothing_to_complain_of() {
-    let mut demo = bare(&["demo"]).stdin(Stdio::piped()).spawn().unwrap();
-    demo.stdin.as_mut().unwrap().write_all(b"/quit\n").await.unwrap();
-    let ran = timeout(LIMIT, demo.wait_with_output()).await.unwrap().unwrap();
-    assert_eq!((ran.status.code(), String::from_utf8(ran.stderr).unwrap().as_str()), (Some(0), ""));
-}
-
-#[tokio::test]
-async fn demo_runs_the_main_job_from_a_pipe() {
-    // No address, no folder, no account.
-    let mut demo = Running::start(bare(&["demo"]), Heard::default());
-    demo.line("已登录：").await;
-    demo.line("+ /1 ").await;
-    demo.line("+ /2 ").await;
-    demo.line("：").await;
-    demo.say("/1").await;
-    demo.say("你好，今天怎么样？").await;
-    demo.line("✓ 已发送").await;
-    // The Bot is seen at work, and it answers.
-    demo.line("  … ").await;
-    demo.say("/quit").await;
-    assert_eq!(demo.code().await, Some(0));
 }

@@ -8,6 +8,7 @@ mod architecture;
 mod bind;
 mod cli;
 mod crashes;
+mod demo;
 mod disk;
 mod doctor;
 mod field;

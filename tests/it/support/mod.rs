@@ -4,6 +4,7 @@ mod host;
 mod judge;
 mod ledger;
 mod mount;
+mod running;
 mod schemas;
 mod talk;
 
@@ -22,6 +23,7 @@ pub(crate) use host::{Host, cursor, kind, texts};
 pub(crate) use judge::{Heard, check_shape, search};
 pub(crate) use ledger::{Ledger, fixed};
 pub(crate) use mount::{Mounted, fill};
+pub(crate) use running::Running;
 pub(crate) use talk::Talk;
 
 /// Far more than anything here takes; a test that reaches it hangs.
