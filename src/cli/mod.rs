@@ -53,7 +53,7 @@ struct Common {
     /// The data folder (else CODA_PLUGIN_DATA, else the platform's)
     #[arg(long, value_name = "DIR", global = true)]
     data_dir: Option<PathBuf>,
-    /// What to log on stderr: error, warn, info, debug, trace, or a filter (else RUST_LOG, else warn)
+    /// What to log on stderr: error, warn, info, debug, trace, off, or TARGET=LEVEL, separated by commas (else RUST_LOG, else warn)
     #[arg(long, value_name = "LEVEL", global = true)]
     log: Option<String>,
 }
@@ -242,29 +242,47 @@ async fn command(cli: Cli) -> Outcome {
 }
 
 fn start_log(level: Option<&str>) -> Outcome {
-    let filter = match level {
-        Some(level) => {
-            log_filter(level).ok_or_else(|| Problem::Usage(format!("--log: not a level or a filter: {level}")))?
-        }
-        None => std::env::var("RUST_LOG")
-            .ok()
-            .and_then(|filter| log_filter(&filter))
-            .unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN)),
+    // Set for all programs of its kind, and perhaps by whoever started Coda: one that is none of ours keeps nothing from starting.
+    let variable = std::env::var_os("RUST_LOG").filter(|filter| level.is_none() && !filter.is_empty());
+    let chosen = match level {
+        Some(level) => Some(log_filter(level).ok_or_else(|| {
+            let forms = "可用 error、warn、info、debug、trace、off，或用逗号分隔的「目标=级别」";
+            Problem::Usage(format!("--log 的值「{level}」不是日志级别，也不是过滤规则；{forms}。"))
+        })?),
+        None => variable.as_ref().and_then(|filter| log_filter(filter.to_str()?)),
     };
-    // stdout is data; without a terminal there are no colours.
-    let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let refused = variable.filter(|_| chosen.is_none());
+    let filter = chosen.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN));
+    // stdout is data. There are no colours, also in a terminal: this build of the library has none, and to ask for them is an error.
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
-        .with_ansi(colours)
+        .with_ansi(false)
         .fmt_fields(format::debug_fn(field).delimited(" "));
     tracing_subscriber::registry().with(lines).with(filter).init();
+    if let Some(filter) = refused {
+        tracing::warn!(?filter, "RUST_LOG is neither a level nor a filter: warnings are logged");
+    }
     Ok(())
 }
 
-/// A level, or levels of targets: `debug`, `warn,coda_grok_bot=trace`. The parser itself takes empty names for targets.
+/// A level, or levels of targets: `debug`, `warn,coda_grok_bot=trace`. The parser of [`Targets`] takes every other word for the name of a target, a
+/// misspelt level too.
 fn log_filter(text: &str) -> Option<Targets> {
-    let whole = text.split([',', '=']).all(|part| !part.trim().is_empty());
-    if whole { text.parse().ok() } else { None }
+    text.split(',').try_fold(Targets::new(), |filter, part| match part.split_once('=') {
+        None => Some(filter.with_default(log_level(part)?)),
+        Some((target, level)) => {
+            let target = target.trim();
+            let named = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
+            let whole = target.split("::").all(|name| !name.is_empty() && name.chars().all(named));
+            Some(filter.with_target(whole.then_some(target)?, log_level(level)?))
+        }
+    })
+}
+
+fn log_level(text: &str) -> Option<LevelFilter> {
+    // The parser takes no text at all for one, too.
+    let text = text.trim();
+    if text.is_empty() { None } else { text.parse().ok() }
 }
 
 /// Writes one field of a log line. What the service or a host named with a line break in it must not look like a line of ours.

@@ -56,6 +56,36 @@ async fn exit_code_2_for_a_wrong_call() {
 }
 
 #[tokio::test]
+async fn a_log_level_that_is_none_is_refused_and_of_rust_log_said_once() {
+    let bad =
+        ["loud", "[[[", "=,=", "garbage===", "nonsense=bogus", "warn,", "", " ", "a::=info", "hyper", "info;debug"];
+    for filter in bad {
+        let ran = finish(bare(&["status", "--log", filter])).await;
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{filter:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains("不是日志级别"), "{filter:?}: {}", ran.stderr);
+    }
+    let bench = Bench::with_bot().await;
+    let status = async |filter: &str, more: &[&str]| {
+        let mut command = bench.command(&[&["status"], more].concat());
+        command.env("RUST_LOG", filter);
+        bench.finish(command).await
+    };
+    // The variable is other programs' too: it keeps nothing from running.
+    for filter in bad.into_iter().filter(|filter| !filter.is_empty()) {
+        let ran = status(filter, &[]).await;
+        assert_eq!(ran.code, Some(0), "{filter:?}: {}", ran.stderr);
+        assert_eq!((ran.stderr.lines().count(), ran.stderr.matches("RUST_LOG").count()), (1, 1), "{}", ran.stderr);
+        assert!(status(filter, &["--log", "error"]).await.stderr.is_empty(), "nobody asked for {filter:?}");
+    }
+    for filter in ["", "warn", "ERROR", "off", "3", "error,coda_grok_bot=warn", "coda_grok_bot::watch = warn , error"] {
+        let ran = status(filter, &[]).await;
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{filter:?}");
+    }
+    let ran = bench.run(&["bots", "--log", "coda_grok_bot=debug,hyper_util=off"]).await;
+    assert!(ran.stderr.contains(" coda_grok_bot::"), "{}", ran.stderr);
+}
+
+#[tokio::test]
 async fn bots_read_and_post() {
     let bench = Bench::new(Options::default()).await;
     for (id, name) in [("a-1", "小艾"), ("b-1", "双胞胎"), ("b-2", "双胞胎"), ("c-1", "")] {
