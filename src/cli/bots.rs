@@ -108,7 +108,7 @@ async fn tail(handle: &Handle, feed: &mut Feed, view: &RecordView, mut place: Pl
             Err(ReadError::NotReady) => {}
             Err(ReadError::NotFound) => return Err(gone()),
         }
-        if terminal::closed() {
+        if terminal::over() {
             return Ok(());
         }
         match feed.next().await {

@@ -187,16 +187,33 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // To stdout for --help and --version, to stderr else; a closed pipe is nobody's fault.
-            let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { USAGE } else { OK });
+            // To stdout for --help and --version, to stderr else.
+            let printed = error.print();
+            if error.use_stderr() {
+                return ExitCode::from(USAGE);
+            }
+            let fault = printed.err().and_then(|error| terminal::unwritten(&error));
+            return ExitCode::from(ended(Ok(()), fault));
         }
     };
-    match run(cli) {
-        Ok(()) => ExitCode::from(OK),
-        Err(problem) => {
+    ExitCode::from(ended(run(cli), terminal::fault()))
+}
+
+/// Says what went wrong, with the command or with writing down what it gave, and gives the exit code.
+fn ended(outcome: Outcome, fault: Option<String>) -> u8 {
+    match (outcome, fault) {
+        (Ok(()), None) => OK,
+        // What was to be done is done: a message that was posted must not be taken for one that wasn't.
+        (Ok(()), Some(fault)) => {
+            terminal::complain(&format!("命令已正常结束，只是{fault}"));
+            FAILURE
+        }
+        (Err(problem), fault) => {
             terminal::complain(&problem.to_string());
-            ExitCode::from(problem.code())
+            if let Some(fault) = fault {
+                terminal::complain(&fault);
+            }
+            problem.code()
         }
     }
 }

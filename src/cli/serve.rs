@@ -50,6 +50,7 @@ pub(super) async fn serve(config: &Config, connect: Option<String>) -> Outcome {
     });
     match Box::pin(with_signals(stop.clone(), session)).await? {
         End::Closed | End::Stopped => Ok(()),
+        End::Unwritten(error) => Err(Problem::Failure(format!("无法写给宿主：{error}。"))),
         End::GivenUp(unavailable) => Err(Problem::Failure(unavailable.message)),
     }
 }

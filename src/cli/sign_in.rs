@@ -34,6 +34,10 @@ pub(super) async fn sign_in(config: &Config, json: bool) -> Outcome {
             terminal::say(&code);
         }
     }
+    if terminal::over() {
+        // Nobody has the link: there is nothing to wait for.
+        return Err(failed(&SignInError::Superseded));
+    }
     let spinner = terminal::spinner("");
     let countdown = async {
         let mut tick = tokio::time::interval(Duration::from_millis(500));

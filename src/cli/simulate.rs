@@ -15,11 +15,17 @@ pub(super) async fn simulate(port: u16, still: bool) -> Outcome {
         behaviour.scenes = None;
     }
     let service = start(options).await?;
-    terminal::say(&format!("GROK_BOT_BACKEND_URL={}", service.base_url()));
-    terminal::say(&format!("GROK_BOT_WEBSITE_URL={}", service.website_url()));
-    terminal::say(&format!("x-control-key: {}", service.control_key()));
     let stop = CancellationToken::new();
-    with_signals(stop.clone(), stop.cancelled()).await;
+    let work = async {
+        terminal::say(&format!("GROK_BOT_BACKEND_URL={}", service.base_url()));
+        terminal::say(&format!("GROK_BOT_WEBSITE_URL={}", service.website_url()));
+        terminal::say(&format!("x-control-key: {}", service.control_key()));
+        // Addresses that couldn't be written down are of no use to anybody. A reader that went away may have them.
+        if terminal::fault().is_none() {
+            stop.cancelled().await;
+        }
+    };
+    with_signals(stop.clone(), work).await;
     service.stop().await;
     Ok(())
 }

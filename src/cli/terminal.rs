@@ -1,8 +1,8 @@
 //! The terminal: writing, times in local time, the QR code, the spinner.
 
 use std::fmt::Write as _;
-use std::io::{IsTerminal as _, Write as _};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::OnceLock;
 
 use chrono::{DateTime, Local, SecondsFormat, Utc};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -11,28 +11,44 @@ use qrcode::{EcLevel, QrCode};
 
 use crate::model::Wall;
 
-/// Whether stdout was found closed: nobody reads any more.
-static CLOSED: AtomicBool = AtomicBool::new(false);
+/// Why stdout takes nothing more: nobody reads any more, or it can't be written.
+static OVER: OnceLock<io::Error> = OnceLock::new();
 
-/// One line of data. A closed pipe ends the output, not the program: see [`closed`].
+/// One line of data. What can't be written ends the output, not the program: see [`over`] and [`fault`].
 pub(super) fn say(line: &str) {
     write(&local_times(line));
 }
 
 fn write(line: &str) {
-    if writeln!(std::io::stdout().lock(), "{line}").is_err() {
-        CLOSED.store(true, Ordering::Relaxed);
+    // Nothing follows a gap: what is there would look whole.
+    if over() {
+        return;
+    }
+    let mut out = io::stdout().lock();
+    if let Err(error) = writeln!(out, "{line}").and_then(|()| out.flush()) {
+        // It is set once, by the first.
+        let _ = OVER.set(error);
     }
 }
 
-/// Whether nobody reads what is said any more. What would go on for ever ends then.
-pub(super) fn closed() -> bool {
-    CLOSED.load(Ordering::Relaxed)
+/// Whether what is said goes nowhere any more. What would go on for ever ends then.
+pub(super) fn over() -> bool {
+    OVER.get().is_some()
+}
+
+/// What kept the output from being written. A reader that went away is no fault: it had what it wanted.
+pub(super) fn fault() -> Option<String> {
+    OVER.get().and_then(unwritten)
+}
+
+/// The sentence for an output that can't be written; none for a closed pipe.
+pub(super) fn unwritten(error: &io::Error) -> Option<String> {
+    (error.kind() != io::ErrorKind::BrokenPipe).then(|| format!("输出没有写完（{error}）；请检查输出的去处。"))
 }
 
 /// One line for the person beside the data.
 pub(super) fn complain(line: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{}", local_times(line));
+    let _ = writeln!(io::stderr().lock(), "{}", local_times(line));
 }
 
 /// One JSON value on a line.
@@ -99,7 +115,7 @@ pub(super) fn qr(link: &str) -> Option<String> {
 
 /// A spinner on stderr where a person waits; nothing where stderr is no terminal.
 pub(super) fn spinner(message: &str) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
+    if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new_spinner();

@@ -67,6 +67,8 @@ pub enum End {
     Stopped,
     /// The folder's lock was given up: a failure, exit code 1.
     GivenUp(Unavailable),
+    /// What there was to tell couldn't be written, and not because the host had gone: a failure, exit code 1.
+    Unwritten(String),
 }
 
 /// Runs a session until its end. Every request gets exactly one response and every run one settle, as long as the host reads.

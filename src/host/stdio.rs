@@ -19,12 +19,19 @@ where
 {
     let (transport, far) = pair();
     let read = read_lines(LineReader::new(BufReader::with_capacity(64 * 1024, input)), far.incoming);
+    let mut unwritten = None;
     let write = async {
         if let Err(error) = write_lines(output, far.outgoing).await {
             tracing::warn!(%error, "can't write to the host");
+            // A pipe that nobody reads is a host that has gone; anything else is a fault of what stands in its place, such as a full disk.
+            unwritten = Some(error).filter(|error| error.kind() != io::ErrorKind::BrokenPipe);
         }
     };
-    drive(read, write, run(transport, config)).await
+    let end = drive(read, write, run(transport, config)).await;
+    match unwritten {
+        Some(error) if end == End::Closed => End::Unwritten(error.to_string()),
+        _ => end,
+    }
 }
 
 async fn read_lines<I: AsyncBufRead + Unpin>(mut lines: LineReader<I>, incoming: mpsc::Sender<Incoming>) {

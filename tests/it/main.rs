@@ -16,6 +16,7 @@ mod hostile;
 mod killed;
 mod lifecycle;
 mod load;
+mod output;
 mod posting;
 mod recorded;
 mod records;
