@@ -1,26 +1,27 @@
 //! `serve`: the provider, until it is told to stop.
 
-use tokio::signal::unix::{SignalKind, signal};
+use futures_util::future::select_all;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::{Outcome, Problem};
 use crate::config::Config;
 use crate::host::ws::ConnectError;
 use crate::host::{self, End, Role};
+use crate::platform;
 use crate::service::{IndexPlace, Provider, with_folder};
 
-/// Runs `work`; SIGTERM and SIGINT cancel `stop`, which ends it.
+/// Runs `work`; SIGTERM, SIGINT and SIGHUP (the terminal was closed) cancel `stop`, which ends it.
 pub(super) async fn with_signals<T>(stop: CancellationToken, work: impl Future<Output = T>) -> T {
+    // Listened for before the work says anything: whoever reads it may send one.
+    let heard = listen();
     let signals = async {
-        match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
-            (Ok(mut terminate), Ok(mut interrupt)) => {
-                tokio::select! {
-                    _ = terminate.recv() => {}
-                    _ = interrupt.recv() => {}
-                }
+        match heard {
+            Ok(mut heard) => {
+                select_all(heard.iter_mut().map(|signal| Box::pin(signal.recv()))).await;
                 stop.cancel();
             }
-            (Err(error), _) | (_, Err(error)) => tracing::warn!(%error, "signals can't be listened for"),
+            Err(error) => tracing::warn!(%error, "signals can't be listened for"),
         }
     };
     tokio::pin!(work, signals);
@@ -31,6 +32,15 @@ pub(super) async fn with_signals<T>(stop: CancellationToken, work: impl Future<O
             () = &mut signals, if listening => listening = false,
         }
     }
+}
+
+fn listen() -> std::io::Result<Vec<Signal>> {
+    let mut kinds = vec![SignalKind::terminate(), SignalKind::interrupt()];
+    // Under `nohup` a terminal that is closed ends nothing, and to listen would undo that.
+    if !platform::hangup_is_ignored() {
+        kinds.push(SignalKind::hangup());
+    }
+    kinds.into_iter().map(signal).collect()
 }
 
 pub(super) async fn serve(config: &Config, connect: Option<String>) -> Outcome {

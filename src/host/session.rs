@@ -38,7 +38,7 @@ pub struct Config<R> {
     pub role: Role,
     /// Resolves when the folder's lock is ours, or given up. Polled from the answer to `initialize` on, so a lazy future starts then.
     pub ready: R,
-    /// Cancelled by SIGTERM and SIGINT: as `shutdown`, and the session ends without waiting for the host.
+    /// Cancelled by SIGTERM, SIGINT and SIGHUP: as `shutdown`, and the session ends without waiting for the host.
     pub stop: CancellationToken,
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use coda_grok_bot::platform;
 use coda_grok_bot::simulate::{Act, Fault, Options};
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
@@ -88,7 +89,11 @@ async fn h5_initialize_comes_first_and_once() {
 
 #[tokio::test]
 async fn h6_shutdown_signals_and_the_end_of_stdin_end_it_cleanly() {
-    for how in ["shutdown", "eof", "TERM", "INT"] {
+    for how in ["shutdown", "eof", "TERM", "INT", "HUP"] {
+        if how == "HUP" && platform::hangup_is_ignored() {
+            // The tests themselves are run under `nohup`.
+            continue;
+        }
         let bench = Bench::with_bot().await;
         let record = bench.record("a");
         let mut host = bench.serve_ready().await;
