@@ -1,10 +1,11 @@
 //! `demo`: the simulated service, the provider and a small host in one terminal.
 
 use std::collections::HashMap;
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, BufReader};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -21,7 +22,8 @@ use crate::records::{
 use crate::service::{IndexPlace, Provider};
 use crate::simulate::Options;
 
-const HELP: &str = "输入文字并回车：发给当前 Bot。  /1 /2 …：换一个 Bot。  数字：回答最近的卡片。  /quit：结束。";
+const HELP: &str =
+    "输入文字并回车：发给当前 Bot。  /1 /2 …：换一个 Bot。  数字：回答最近的卡片。  /quit 或 Ctrl-D：结束。";
 /// How many messages of each Bot are shown at first.
 const FIRST: usize = 6;
 
@@ -44,9 +46,40 @@ async fn run(config: &Config) -> Outcome {
 /// Everything that wakes the small host.
 enum Event {
     Notice(Notice),
-    Line(Option<String>),
+    Typed(Typed),
     Settled(Posted),
     Stop,
+}
+
+/// What came from stdin.
+enum Typed {
+    Line(String),
+    /// A line that is no UTF-8.
+    Unreadable,
+    /// There is no more.
+    End,
+}
+
+/// Reads what is typed, line by line.
+struct Keyboard<I> {
+    input: I,
+    line: Vec<u8>,
+}
+
+impl<I: AsyncBufRead + Unpin> Keyboard<I> {
+    /// Cancel-safe: what was taken of a line stays here. A last line without an end counts.
+    async fn next(&mut self) -> Typed {
+        match self.input.read_until(b'\n', &mut self.line).await {
+            Ok(_) if !self.line.is_empty() => {
+                String::from_utf8(std::mem::take(&mut self.line)).map_or(Typed::Unreadable, Typed::Line)
+            }
+            Ok(_) => Typed::End,
+            Err(error) => {
+                tracing::warn!(%error, "what is typed can't be read any more");
+                Typed::End
+            }
+        }
+    }
 }
 
 struct Host {
@@ -81,25 +114,29 @@ async fn host(handle: Handle, stop: CancellationToken) -> Outcome {
         posts: JoinSet::new(),
         posted: 0,
     };
-    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    let mut keyboard = Keyboard { input: BufReader::new(tokio::io::stdin()), line: Vec::new() };
     let mut open = true;
-    loop {
+    // Nobody is left to show anything to once nobody reads it.
+    while !terminal::over() {
         let event = tokio::select! {
             () = stop.cancelled() => Event::Stop,
             notice = host.feed.next() => Event::Notice(notice),
             Some(Ok(outcome)) = host.posts.join_next() => Event::Settled(outcome),
-            line = lines.next_line(), if open => Event::Line(line.unwrap_or(None)),
+            typed = keyboard.next(), if open => Event::Typed(typed),
         };
         match event {
             Event::Stop => return Ok(()),
             Event::Notice(notice) => host.notice(notice),
             Event::Settled(outcome) => settled(&outcome),
-            // Without a terminal the Bots go on talking until a signal comes.
-            Event::Line(None) => open = false,
-            Event::Line(Some(line)) if line.trim() == "/quit" => return Ok(()),
-            Event::Line(Some(line)) => host.typed(line.trim()),
+            // Ctrl-D. A pipe or /dev/null has no more to say, and somebody may still watch the Bots: until a signal comes or nobody reads.
+            Event::Typed(Typed::End) if std::io::stdin().is_terminal() => return Ok(()),
+            Event::Typed(Typed::End) => open = false,
+            Event::Typed(Typed::Unreadable) => terminal::say("这一行不是有效的 UTF-8 文字，没有发送；请重新输入。"),
+            Event::Typed(Typed::Line(line)) if line.trim() == "/quit" => return Ok(()),
+            Event::Typed(Typed::Line(line)) => host.typed(line.trim()),
         }
     }
+    Ok(())
 }
 
 impl Host {
@@ -138,7 +175,10 @@ impl Host {
         {
             terminal::say(&format!("已登录：{}", terminal::name(&account.name)));
         }
-        if let Some(message) = &status.message {
+        // The simulated account confirms itself, and there is no link to open.
+        if let Some(message) = &status.message
+            && !matches!(status.state, SignInState::Confirming { .. })
+        {
             terminal::say(&format!("! {message}"));
         }
     }
