@@ -198,7 +198,7 @@ pub(super) async fn listed(handle: &Handle) -> Result<Vec<RecordView>, Problem> 
             match (status.state, status.message) {
                 (SignInState::SignInAgain, _) => return Err(Problem::NotSignedIn),
                 (SignInState::SignedIn, Some(trouble)) if Instant::now() >= patient_until => {
-                    return Err(Problem::Failure(trouble));
+                    return Err(Problem::Failure(ended(&trouble)));
                 }
                 _ if handle.diagnose().await.is_ok_and(|diagnosis| diagnosis.listed) => return Ok(handle.records()),
                 _ => tokio::time::sleep(LOOK).await,
@@ -213,7 +213,12 @@ pub(super) async fn listed(handle: &Handle) -> Result<Vec<RecordView>, Problem> 
 
 /// What the provider says is wrong, else `otherwise`.
 fn why(handle: &Handle, otherwise: &str) -> String {
-    handle.status().message.unwrap_or_else(|| otherwise.to_owned())
+    handle.status().message.map_or_else(|| otherwise.to_owned(), |message| ended(&message))
+}
+
+/// A sentence of a provider that ends with it: nothing tries again by itself any more.
+fn ended(sentence: &str) -> String {
+    sentence.replace("，正在自动重试；请检查网络。", "；请检查网络后再试。")
 }
 
 /// A Bot by its id, its record's id, or its name.

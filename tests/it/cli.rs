@@ -1,6 +1,7 @@
 //! The commands of a terminal: exit codes, JSON for scripts, and nothing secret in any output.
 
 use coda_grok_bot::simulate::{Act, Fault, NewBot, Options};
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -83,6 +84,24 @@ async fn a_log_level_that_is_none_is_refused_and_of_rust_log_said_once() {
     }
     let ran = bench.run(&["bots", "--log", "coda_grok_bot=debug,hyper_util=off"]).await;
     assert!(ran.stderr.contains(" coda_grok_bot::"), "{}", ran.stderr);
+}
+
+/// Once the command has ended, nothing tries again by itself.
+#[tokio::test]
+async fn a_command_that_gives_up_promises_no_further_try() {
+    let given_up = async |method: &str| {
+        let bench = Bench::with_bot().await;
+        bench.control.fault(Fault::next(method, Act::error("unavailable")).always());
+        let commands = [["bots"].as_slice(), &["read", "a"], &["post", "a", "x"]].map(|args| bench.run(args));
+        for ran in join_all(commands).await {
+            assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{method}: {}", ran.stderr);
+            let said = ran.stderr.lines().last().unwrap();
+            assert!(said.contains("；请检查网络后再试。") && !said.contains("自动"), "{method}: {}", ran.stderr);
+        }
+        assert!(bench.control.received_messages().is_empty());
+    };
+    // The account can't be asked for; the list can't.
+    tokio::join!(given_up("*"), given_up("ListGrokBotAgents"));
 }
 
 #[tokio::test]
