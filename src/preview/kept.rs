@@ -43,9 +43,8 @@ impl Kept {
         Self { path, key, port }
     }
 
-    /// Keeps the port that is served on now. That it can't be kept is no reason not to serve.
-    pub fn keep(&mut self, port: u16) {
-        self.port = port;
+    /// Keeps the port that is served on now: for whoever has the folder, since the page that is open is that one's. That it can't be kept is no reason not to serve.
+    pub fn keep(&self, port: u16) {
         let stored = Stored { key: self.key.0.clone(), port };
         let written = serde_json::to_vec(&stored).map(|bytes| disk::write_private(&self.path, &bytes));
         if let Ok(Err(error)) = written {
@@ -62,7 +61,7 @@ mod tests {
     fn a_page_that_stays_open_is_known_after_a_restart() {
         let folder = tempfile::tempdir().unwrap();
         disk::private_folder(folder.path()).unwrap();
-        let mut first = Kept::of(folder.path());
+        let first = Kept::of(folder.path());
         assert_eq!(first.port, 0);
         first.keep(4321);
         let second = Kept::of(folder.path());

@@ -18,6 +18,7 @@ mod lifecycle;
 mod load;
 mod output;
 mod posting;
+mod preview;
 mod recorded;
 mod records;
 mod refused;
