@@ -798,6 +798,23 @@ async fn post1_a_repeated_request_goes_under_the_same_id_and_both_runs_settle() 
     assert_eq!(told, ["settled r1 1:2", "settled r2 1:2"]);
 }
 
+/// Nothing is kept of a run once it is settled: that a request comes once is the host's part.
+#[tokio::test(start_paused = true)]
+async fn h17_a_settled_run_that_comes_again_is_a_run_of_its_own_under_the_same_id() {
+    let mut rig = Rig::serving().await;
+    let mut ids = vec![];
+    for told in [["head 1:2", "settled r1 1:2"].as_slice(), &["settled r1 1:2"]] {
+        rig.host.call("session/post", post("r1", "hi")).await.unwrap();
+        let sent = rig.post().await;
+        ids.push(sent.message_id);
+        sent.settle.send(completed(2)).unwrap();
+        for told in told {
+            assert_eq!(said(&mut rig.host).await, *told);
+        }
+    }
+    assert_eq!(ids[0], ids[1], "the service takes it for the same message");
+}
+
 #[tokio::test(start_paused = true)]
 async fn post4_a_post_that_the_loop_cannot_take_settles_not_sent() {
     let mut rig = Rig::serving().await;
