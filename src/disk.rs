@@ -394,6 +394,26 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_is_looked_at_without_a_change_and_one_that_cant_be_written_is_named() {
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = scratch.path().join("folder");
+        assert_eq!(folder_mode(&folder).unwrap(), None);
+        private_folder(&folder).unwrap();
+        for seen in [0o700, 0o755] {
+            set_mode(&folder, seen);
+            assert_eq!(folder_mode(&folder).unwrap(), Some(seen));
+            assert_eq!(mode(&folder), seen);
+        }
+        set_mode(&folder, 0o777);
+        assert!(matches!(folder_mode(&folder), Err(DiskError::Writable(_))));
+        set_mode(&folder, 0o500);
+        // Root may write everywhere.
+        let refused = matches!(folder_mode(&folder), Err(DiskError::Io { action: "write into", .. }));
+        assert_eq!(refused, !nix::unistd::geteuid().is_root());
+        set_mode(&folder, 0o700);
+    }
+
+    #[test]
     fn a_wider_folder_is_narrowed_at_once() {
         let scratch = tempfile::tempdir().unwrap();
         for wide in [0o755, 0o775, 0o770, 0o701] {
