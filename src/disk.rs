@@ -139,10 +139,6 @@ pub fn check_folder(path: &Path) -> Result<bool, DiskError> {
 /// As [`private_folder`], and a folder that this process can't write into.
 pub fn folder_mode(path: &Path) -> Result<Option<u32>, DiskError> {
     let Some((_, found)) = open_folder(path)? else { return Ok(None) };
-    let mine = found.uid() == nix::unistd::geteuid().as_raw();
-    if !mine {
-        return Err(DiskError::ForeignOwner(path.to_owned()));
-    }
     let rights = nix::unistd::AccessFlags::W_OK | nix::unistd::AccessFlags::X_OK;
     nix::unistd::access(path, rights).map_err(|error| DiskError::io("write into", path)(error.into()))?;
     Ok(Some(found.mode() & 0o777))
@@ -167,7 +163,8 @@ fn open_folder(path: &Path) -> Result<Option<(File, std::fs::Metadata)>, DiskErr
     if found.mode() & STICKY != 0 || path.parent().is_none() {
         return Err(DiskError::Shared(path.to_owned()));
     }
-    if found.uid() == nix::unistd::geteuid().as_raw() && found.mode() & EVERYBODY != 0 {
+    mine(&found, path)?;
+    if found.mode() & EVERYBODY != 0 {
         return Err(DiskError::Writable(path.to_owned()));
     }
     Ok(Some((folder, found)))
@@ -325,11 +322,14 @@ impl Lock {
     }
 }
 
+/// Refuses what belongs to another user.
+fn mine(found: &std::fs::Metadata, path: &Path) -> Result<(), DiskError> {
+    if found.uid() == nix::unistd::geteuid().as_raw() { Ok(()) } else { Err(DiskError::ForeignOwner(path.to_owned())) }
+}
+
 /// Refuses what belongs to another user and takes away rights of the group and of others.
 fn narrow(file: &File, found: &std::fs::Metadata, path: &Path, mode: u32) -> Result<(), DiskError> {
-    if found.uid() != nix::unistd::geteuid().as_raw() {
-        return Err(DiskError::ForeignOwner(path.to_owned()));
-    }
+    mine(found, path)?;
     if found.mode() & OTHERS == 0 {
         return Ok(());
     }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Method, Request, Response, StatusCode};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::error::{self, Error, ServiceError};
 use super::frame::{self, Decoder, Envelope, MAX_PAYLOAD};
-use super::http::{self, BaseUrl, Http};
+use super::http::{self, BaseUrl, Http, within};
 
 /// The longest unary answer that is read.
 const MAX_ANSWER: usize = MAX_PAYLOAD;
@@ -126,13 +126,6 @@ impl Client {
 fn text_value(text: &str) -> Result<HeaderValue, Error> {
     HeaderValue::from_str(text)
         .map_err(|_| Error::NotSent("a header value with bytes that no header may hold".to_owned()))
-}
-
-async fn within<T>(deadline: Instant, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    match timeout_at(deadline, call).await {
-        Ok(outcome) => outcome,
-        Err(_) => Err(Error::Broken("no answer in time".to_owned())),
-    }
 }
 
 /// An open server stream. Dropping it closes the connection.

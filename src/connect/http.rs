@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use reqwest::header::HeaderMap;
 use reqwest::redirect::Policy;
+use tokio::time::{Instant, timeout_at};
 use url::{Host, Url};
 
 use super::error::{self, Error, ServiceError};
@@ -214,7 +215,7 @@ impl Http {
             let response = request.send().await.map_err(Error::from_http)?;
             Ok(error::date_ms(response.headers()))
         };
-        tokio::time::timeout(limit, call).await.unwrap_or_else(|_| Err(Error::Broken("no answer in time".to_owned())))
+        within(Instant::now() + limit, call).await
     }
 
     /// Reads a URL that needs no credentials and gets none: no header but the user agent. `Ok(None)` is a 404.
@@ -234,8 +235,13 @@ impl Http {
                 }
             }
         };
-        tokio::time::timeout(limit, call).await.unwrap_or_else(|_| Err(Error::Broken("no answer in time".to_owned())))
+        within(Instant::now() + limit, call).await
     }
+}
+
+/// A call that may take until `deadline`.
+pub(super) async fn within<T>(deadline: Instant, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    timeout_at(deadline, call).await.unwrap_or_else(|_| Err(Error::Broken("no answer in time".to_owned())))
 }
 
 fn builder() -> reqwest::ClientBuilder {

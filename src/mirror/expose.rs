@@ -43,8 +43,7 @@ impl Mirror {
 
     fn stage_in_order(&mut self, now: Mono, staged: &mut Staged) {
         loop {
-            let from = self.staged_head.map_or(Some(0), |head| head.checked_add(1));
-            let Some((number, group)) = from.and_then(|from| self.order.next(from)) else {
+            let Some((number, group)) = self.next_above() else {
                 return;
             };
             if staged.touched.len() >= BATCH {
@@ -60,6 +59,11 @@ impl Mirror {
             self.staged_head = Some(number);
             staged.first.get_or_insert(number);
         }
+    }
+
+    /// The lowest pending number above the head, and all that is pending with it.
+    fn next_above(&self) -> Option<(u64, Vec<(Key, Part)>)> {
+        self.order.next(self.staged_head.map_or(Some(0), |head| head.checked_add(1))?)
     }
 
     fn stable(&self, key: Key, part: Part, now: Mono) -> bool {
@@ -107,7 +111,7 @@ impl Mirror {
     /// is the next exposure, and is waited for.
     fn own_number(&self) -> Option<u64> {
         let next = self.staged_head?.checked_add(1)?;
-        let pending = self.order.next(next).is_some_and(|(number, _)| number == next);
+        let pending = self.next_above().is_some_and(|(number, _)| number == next);
         (!pending).then_some(next)
     }
 
@@ -243,8 +247,7 @@ impl Mirror {
         if self.opening.is_none() || self.in_flight.is_some() {
             return false;
         }
-        let from = self.staged_head.map_or(Some(0), |head| head.checked_add(1));
-        if from.and_then(|from| self.order.next(from)).is_some_and(|(number, _)| number <= c) {
+        if self.next_above().is_some_and(|(number, _)| number <= c) {
             return false;
         }
         // Behind the head nobody waits for a body, but after a restart the record doesn't open without the texts that it had.
@@ -307,8 +310,7 @@ impl Mirror {
         if self.in_flight.is_some() || self.generation.is_none() || self.held() {
             return None;
         }
-        let from = self.staged_head.map_or(Some(0), |head| head.checked_add(1));
-        let in_order = from.and_then(|from| self.order.next(from)).and_then(|(_, group)| {
+        let in_order = self.next_above().and_then(|(_, group)| {
             let waits = |&(key, _): &_| matches!(self.entries.body(key), Body::Waiting { .. });
             if group.iter().any(waits) {
                 None
