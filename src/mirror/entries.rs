@@ -7,12 +7,13 @@
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::ops::{Index, IndexMut};
 
-use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+use hashbrown::{DefaultHashBuilder, HashMap};
 
 use super::batch::Digest;
+use super::table::Table;
 use super::unit::{Exposed, Pending};
 use super::work::{Desks, Work};
-use crate::model::{Author, CompactId, EntryId, Mono, Part};
+use crate::model::{Author, CompactId, EntryId, Mono, Part, Pieces};
 
 /// An entry's place in [`Entries`].
 pub(super) type Key = u32;
@@ -39,76 +40,61 @@ pub(super) enum Body {
 pub(super) struct Entries {
     slots: Slots,
     ids: Ids,
-    by_id: HashTable<Key>,
+    by_id: Table,
     /// Entries by their row, where that row carries the entry at the entry's number.
-    at_home: HashTable<Key>,
+    at_home: Table,
     /// Rows of which that isn't so: they carry nothing, or another version.
     odd_rows: HashMap<u64, RowState>,
     at_work: Desks,
     hasher: DefaultHashBuilder,
 }
 
-/// Entries at rest, in pieces: as one that doubles, they would leave a hole of the same size behind each time.
+/// Entries at rest.
 #[derive(Debug, Default)]
 struct Slots {
-    pieces: Vec<Piece>,
-    count: usize,
+    slots: Pieces<Slot, PIECE>,
+    /// What has been revised of them, by their piece: one table of all would take milliseconds each time it grows.
+    revised: Vec<HashMap<Key, Revised>>,
 }
 
-#[derive(Debug, Default)]
-struct Piece {
-    slots: Vec<Slot>,
-    /// What has been revised of them, by their place in the piece: one table of all would take milliseconds each time it grows.
-    revised: HashMap<usize, Revised>,
-}
-
-/// Slots of a piece; only the first one grows by itself.
+/// Slots of a piece.
 const PIECE: usize = 1024;
 
 impl Slots {
+    /// How many there are. (2^32 entries of one Bot would need more memory than any machine this runs on has.)
+    fn count(&self) -> Key {
+        Key::try_from(self.slots.len()).unwrap_or(Key::MAX)
+    }
+
     fn push(&mut self, slot: Slot) {
-        if self.count.is_multiple_of(PIECE) {
-            let slots = if self.count == 0 { Vec::new() } else { Vec::with_capacity(PIECE) };
-            self.pieces.push(Piece { slots, revised: HashMap::new() });
-        }
-        if let Some(piece) = self.pieces.last_mut() {
-            piece.slots.push(slot);
-            self.count += 1;
+        self.slots.push(slot);
+        if self.revised.len() * PIECE < self.slots.len() {
+            self.revised.push(HashMap::new());
         }
     }
 
     /// What has been revised of an entry.
     fn revised(&self, key: Key) -> Option<Revised> {
-        let (piece, place) = place(key);
-        let piece = &self.pieces[piece];
-        if piece.slots[place].is(REVISED) { piece.revised.get(&place).copied() } else { None }
+        if self[key].is(REVISED) { self.revised[key as usize / PIECE].get(&key).copied() } else { None }
     }
 
     /// The same, to be changed.
     fn revised_mut(&mut self, key: Key) -> &mut Revised {
-        let (piece, place) = place(key);
-        self.pieces[piece].revised.entry(place).or_default()
+        self.revised[key as usize / PIECE].entry(key).or_default()
     }
-}
-
-/// The piece of an entry, and its place in there.
-fn place(key: Key) -> (usize, usize) {
-    (key as usize / PIECE, key as usize % PIECE)
 }
 
 impl Index<Key> for Slots {
     type Output = Slot;
 
     fn index(&self, key: Key) -> &Slot {
-        let (piece, place) = place(key);
-        &self.pieces[piece].slots[place]
+        &self.slots[key as usize]
     }
 }
 
 impl IndexMut<Key> for Slots {
     fn index_mut(&mut self, key: Key) -> &mut Slot {
-        let (piece, place) = place(key);
-        &mut self.pieces[piece].slots[place]
+        &mut self.slots[key as usize]
     }
 }
 
@@ -189,13 +175,13 @@ impl Entries {
     /// Makes room for so many entries.
     pub(super) fn reserve(&mut self, count: usize) {
         let Self { slots, ids, by_id, at_home, hasher, .. } = self;
-        by_id.reserve(count, |&key| hash_id(hasher, ids.get(slots[key].id)));
-        at_home.reserve(count, |&key| hash_row(hasher, slots[key].seq));
+        by_id.reserve(count, |key| hash_id(hasher, ids.get(slots[key].id)));
+        at_home.reserve(count, |key| hash_row(hasher, slots[key].seq));
     }
 
     /// All keys.
     pub(super) fn keys(&self) -> std::ops::Range<Key> {
-        0..Key::try_from(self.slots.count).unwrap_or(Key::MAX)
+        0..self.slots.count()
     }
 
     /// The key of an entry.
@@ -205,20 +191,21 @@ impl Entries {
 
     /// The same, of an id that is packed.
     pub(super) fn look(&self, id: CompactId<'_>) -> Option<Key> {
-        self.by_id.find(hash_id(&self.hasher, id), |&key| self.compact_id(key) == id).copied()
+        self.by_id.find(hash_id(&self.hasher, id), |key| self.compact_id(key) == id)
     }
 
     /// The key of an entry, new if need be; a new one is carried by no row yet.
     pub(super) fn key_for(&mut self, id: CompactId<'_>, seq: u64) -> Key {
-        if let Some(key) = self.look(id) {
-            return key;
-        }
-        // 2^32 entries of one Bot would need more memory than any machine this runs on has.
-        let key = Key::try_from(self.slots.count).unwrap_or(Key::MAX);
+        self.look(id).unwrap_or_else(|| self.add(id, seq))
+    }
+
+    /// The key of an entry that isn't known yet; it is carried by no row.
+    pub(super) fn add(&mut self, id: CompactId<'_>, seq: u64) -> Key {
+        let key = self.slots.count();
         let id_place = self.ids.push(id);
         self.slots.push(Slot { seq, id: id_place, ..Slot::default() });
         let Self { by_id, slots, ids, hasher, .. } = self;
-        by_id.insert_unique(hash_id(hasher, id), key, |&key| hash_id(hasher, ids.get(slots[key].id)));
+        by_id.insert(hash_id(hasher, id), key, |key| hash_id(hasher, ids.get(slots[key].id)));
         key
     }
 
@@ -381,7 +368,7 @@ impl Entries {
     }
 
     fn home(&self, seq: u64) -> Option<Key> {
-        self.at_home.find(self.hash_row(seq), |&key| self.slots[key].seq == seq).copied()
+        self.at_home.find(self.hash_row(seq), |key| self.slots[key].seq == seq)
     }
 
     /// The row is at a version and carries nothing.
@@ -407,8 +394,9 @@ impl Entries {
         if before != seq {
             self.release(before, key);
         }
-        let already = before == seq && self.home(seq) == Some(key);
-        if !already {
+        let home = self.home(seq);
+        let already = before == seq && home == Some(key);
+        if !already && home.is_some() {
             self.leave_home(seq);
         }
         self.slots[key].seq = seq;
@@ -422,7 +410,7 @@ impl Entries {
             if !already {
                 let hash = self.hash_row(seq);
                 let Self { at_home, slots, hasher, .. } = self;
-                at_home.insert_unique(hash, key, |&key| hash_row(hasher, slots[key].seq));
+                at_home.insert(hash, key, |key| hash_row(hasher, slots[key].seq));
             }
         } else {
             // The entry was seen with a higher number in another row.
@@ -436,9 +424,7 @@ impl Entries {
     fn leave_home(&mut self, seq: u64) {
         let hash = self.hash_row(seq);
         let Self { at_home, slots, .. } = self;
-        if let Ok(home) = at_home.find_entry(hash, |&key| slots[key].seq == seq) {
-            home.remove();
-        }
+        at_home.remove(hash, |key| slots[key].seq == seq);
     }
 
     fn hash_row(&self, seq: u64) -> u64 {

@@ -16,6 +16,7 @@ mod order;
 mod read;
 mod render;
 mod rows;
+mod table;
 mod unit;
 mod work;
 

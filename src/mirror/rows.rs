@@ -119,7 +119,7 @@ impl Mirror {
             self.entries.empty_row(row.seq, Some(row.number));
             return;
         }
-        let key = key.unwrap_or_else(|| self.entries.key_for(CompactId::of(id.as_str()), row.seq));
+        let key = key.unwrap_or_else(|| self.entries.add(CompactId::of(id.as_str()), row.seq));
         self.carry(key, row);
         match &row.body {
             RowBody::Entry(body) => {

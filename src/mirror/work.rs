@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 
 use super::entries::Key;
 use super::unit::{Exposed, Pending};
-use crate::model::{Mono, Part, Widget};
+use crate::model::{Mono, Part, Pieces, Widget};
 
 /// What an entry has while something of it isn't at rest.
 #[derive(Debug, Default)]
@@ -133,13 +133,16 @@ impl Rare {
     }
 }
 
-/// The work of the entries that have any, in one piece of memory: a first read has some for every entry, and afterwards all of it goes back.
+/// The work of the entries that have any: a first read has some for every entry, and afterwards all of it goes back.
 #[derive(Debug, Default)]
 pub(super) struct Desks {
     places: HashMap<Key, u32>,
-    works: Vec<Work>,
+    works: Pieces<Work, PIECE>,
     free: Vec<u32>,
 }
+
+/// Works of a piece.
+const PIECE: usize = 1024;
 
 impl Desks {
     pub(super) fn get(&self, key: Key) -> Option<&Work> {
@@ -173,7 +176,7 @@ impl Desks {
 
     /// Gives back what is free.
     fn tidy(&mut self) {
-        let mut works = Vec::with_capacity(self.places.len());
+        let mut works = Pieces::with_capacity(self.places.len());
         let mut places = HashMap::with_capacity(self.places.len());
         for (key, place) in self.places.drain() {
             places.insert(key, Key::try_from(works.len()).unwrap_or(Key::MAX));

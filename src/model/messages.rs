@@ -14,12 +14,15 @@ mod tray;
 pub use packed::{Draft, Packed};
 pub use tray::Tray;
 
-/// The chunks of a long record are of this size; a message that is longer has one of its own.
-const CHUNK: usize = 256 * 1024;
+/// The chunks of a long record, and those in which many messages wait, are of this size; a message that is longer has one of its own. They are of one
+/// size so that what one of them gives back serves the next, wherever it is needed: memory that was never used before costs more than copying into it.
+const CHUNK: usize = 64 * 1024;
+/// Messages that are listed in one piece.
+const PIECE: usize = 4096;
 /// The first chunk grows up to here by itself.
 const SMALL: usize = 16 * 1024;
 /// Chunks of other messages that are at least so full are taken over as they are; what lies in smaller ones is copied.
-const WHOLE: usize = 64 * 1024;
+const WHOLE: usize = CHUNK / 8 * 7;
 
 /// Messages in any order, on their way to be [`Messages`].
 #[derive(Clone, Debug, Default)]
@@ -31,7 +34,7 @@ pub struct Pile {
 /// Messages sorted by [`Message::order`]. What is in it never changes.
 #[derive(Clone, Debug, Default)]
 pub struct Messages {
-    slots: Pieces<Slot>,
+    slots: Pieces<Slot, PIECE>,
     shelf: Shelf,
 }
 
@@ -61,6 +64,8 @@ const ALONE: u32 = 1 << 31;
 #[derive(Clone, Debug, Default)]
 struct Shelf {
     chunks: Vec<Vec<u8>>,
+    /// Bytes in those that aren't filled any more.
+    full: usize,
     /// The one that is being filled.
     open: usize,
     /// The few that have one: a message names its own by number.
@@ -267,8 +272,8 @@ impl Shelf {
         let fits = |chunk: &Vec<u8>| chunk.len() + length <= chunk.capacity().max(SMALL);
         if !self.chunks.get(self.open).is_some_and(fits) {
             // A short record doesn't pay for a whole chunk; a long one pays for each once.
-            let held: usize = self.chunks.iter().map(Vec::len).sum();
-            let capacity = if held == 0 { length } else { length.max((held / 4).clamp(SMALL, CHUNK)) };
+            self.full += self.chunks.get(self.open).map_or(0, Vec::len);
+            let capacity = if self.full == 0 { length } else { length.max((self.full / 4).clamp(SMALL, CHUNK)) };
             self.chunks.push(Vec::with_capacity(capacity));
             self.open = self.chunks.len() - 1;
         }
@@ -284,9 +289,8 @@ impl Shelf {
         if chunk.len() < WHOLE {
             return None;
         }
-        let mut chunk = std::mem::take(chunk);
-        chunk.shrink_to_fit();
-        self.chunks.push(chunk);
+        self.full += chunk.len();
+        self.chunks.push(std::mem::take(chunk));
         if self.chunks.len() == 1 {
             // It is full: what comes next begins a new one.
             self.open = usize::MAX;

@@ -1,26 +1,38 @@
 //! A long list in pieces.
 
-use std::ops::Range;
+use std::ops::{Index, IndexMut, Range};
 
-/// A list of any length in pieces of the same size: as one that doubles, a long one would be copied whole each time it grows, which takes milliseconds.
+/// A list of any length in pieces of the same size: as one that doubles, a long one would be copied whole each time it grows, which takes milliseconds,
+/// and would leave a hole of its size behind.
 #[derive(Clone, Debug)]
-pub(super) struct Pieces<T> {
-    /// All full but the last.
+pub(crate) struct Pieces<T, const PIECE: usize> {
+    /// All full but the last; only the first one grows by itself.
     pieces: Vec<Vec<T>>,
 }
 
-/// Items of a piece; only the first one grows by itself.
-const PIECE: usize = 4096;
-
-impl<T> Default for Pieces<T> {
+impl<T, const PIECE: usize> Default for Pieces<T, PIECE> {
     fn default() -> Self {
         Self { pieces: Vec::new() }
     }
 }
 
-impl<T: Copy> Pieces<T> {
+impl<T, const PIECE: usize> Index<usize> for Pieces<T, PIECE> {
+    type Output = T;
+
+    fn index(&self, index: usize) -> &T {
+        &self.pieces[index / PIECE][index % PIECE]
+    }
+}
+
+impl<T, const PIECE: usize> IndexMut<usize> for Pieces<T, PIECE> {
+    fn index_mut(&mut self, index: usize) -> &mut T {
+        &mut self.pieces[index / PIECE][index % PIECE]
+    }
+}
+
+impl<T, const PIECE: usize> Pieces<T, PIECE> {
     /// An empty list, with room for so many.
-    pub(super) fn with_capacity(count: usize) -> Self {
+    pub(crate) fn with_capacity(count: usize) -> Self {
         let mut pieces = Vec::with_capacity(count.div_ceil(PIECE));
         if count > 0 {
             pieces.push(Vec::with_capacity(count.min(PIECE)));
@@ -28,27 +40,15 @@ impl<T: Copy> Pieces<T> {
         Self { pieces }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.pieces.last().map_or(0, |last| (self.pieces.len() - 1) * PIECE + last.len())
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    pub(super) fn get(&self, index: usize) -> Option<T> {
-        self.pieces.get(index / PIECE)?.get(index % PIECE).copied()
-    }
-
-    pub(super) fn first(&self) -> Option<T> {
-        self.get(0)
-    }
-
-    pub(super) fn last(&self) -> Option<T> {
-        self.pieces.last()?.last().copied()
-    }
-
-    pub(super) fn push(&mut self, item: T) {
+    pub(crate) fn push(&mut self, item: T) {
         match self.pieces.last_mut() {
             Some(last) if last.len() < PIECE => last.push(item),
             Some(_) => {
@@ -59,9 +59,23 @@ impl<T: Copy> Pieces<T> {
             None => self.pieces.push(vec![item]),
         }
     }
+}
+
+impl<T: Copy, const PIECE: usize> Pieces<T, PIECE> {
+    pub(crate) fn get(&self, index: usize) -> Option<T> {
+        self.pieces.get(index / PIECE)?.get(index % PIECE).copied()
+    }
+
+    pub(crate) fn first(&self) -> Option<T> {
+        self.get(0)
+    }
+
+    pub(crate) fn last(&self) -> Option<T> {
+        self.pieces.last()?.last().copied()
+    }
 
     /// Puts an item at an index that is within bounds or their end; what is behind it moves.
-    pub(super) fn insert(&mut self, index: usize, item: T) {
+    pub(crate) fn insert(&mut self, index: usize, item: T) {
         let mut moved = item;
         let mut place = index % PIECE;
         for piece in &mut self.pieces[index / PIECE..] {
@@ -78,15 +92,15 @@ impl<T: Copy> Pieces<T> {
     }
 
     /// Index of the first item of which `before` isn't true; the items of which it is come first.
-    pub(super) fn partition_point(&self, before: impl Fn(T) -> bool) -> usize {
+    pub(crate) fn partition_point(&self, before: impl Fn(T) -> bool) -> usize {
         let piece = self.pieces.partition_point(|piece| piece.first().is_some_and(|first| before(*first)));
         let Some(within) = piece.checked_sub(1) else { return 0 };
         within * PIECE + self.pieces[within].partition_point(|item| before(*item))
     }
 
     /// The items at a range of indices that is within bounds.
-    pub(super) fn range(&self, range: Range<usize>) -> impl DoubleEndedIterator<Item = T> {
-        range.map(|index| self.pieces[index / PIECE][index % PIECE])
+    pub(crate) fn range(&self, range: Range<usize>) -> impl DoubleEndedIterator<Item = T> {
+        range.map(|index| self[index])
     }
 }
 
@@ -96,13 +110,14 @@ mod tests {
 
     use super::*;
 
+    const PIECE: usize = 64;
+
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
         #[test]
         fn a_list_in_pieces_is_a_list(length in 0..3 * PIECE, inserts in prop::collection::vec(any::<prop::sample::Index>(), 0..20)) {
             let mut list: Vec<usize> = (0..length).map(|item| 2 * item).collect();
-            let mut pieces = Pieces::with_capacity(length / 2);
+            let mut pieces = Pieces::<_, PIECE>::with_capacity(length / 2);
             for item in &list {
                 pieces.push(*item);
             }
@@ -116,6 +131,7 @@ mod tests {
             }
             prop_assert_eq!((pieces.first(), pieces.last()), (list.first().copied(), list.last().copied()));
             prop_assert_eq!(pieces.get(list.len()), None);
+            prop_assert!((0..list.len()).all(|index| pieces[index] == list[index]));
             let middle = list.len() / 3..list.len();
             prop_assert!(pieces.range(middle.clone()).rev().eq(list[middle].iter().rev().copied()));
             prop_assert!(pieces.range(0..list.len()).eq(list));
