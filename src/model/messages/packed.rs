@@ -124,6 +124,12 @@ impl<'a> Packed<'a> {
     pub(super) fn alone(&self) -> bool {
         self.alone
     }
+
+    /// See [`Message::reply_to`].
+    #[must_use]
+    pub fn reply_to(&self) -> Option<CompactId<'a>> {
+        self.reply_to
+    }
 }
 
 impl Packed<'_> {
@@ -137,12 +143,6 @@ impl Packed<'_> {
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
-    }
-
-    /// See [`Message::reply_to`].
-    #[must_use]
-    pub fn reply_to(&self) -> Option<CompactId<'_>> {
-        self.reply_to
     }
 
     /// Bytes of its text.

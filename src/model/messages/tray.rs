@@ -1,6 +1,6 @@
 //! Messages that wait.
 
-use super::{Draft, Laid, Packed, Place};
+use super::{CHUNK, Draft, Laid, Packed, Place};
 
 /// Messages that wait until their numbers are settled, packed. What waited in a chunk is given back when the last of it goes.
 #[derive(Clone, Debug, Default)]
@@ -18,28 +18,28 @@ struct Waiting {
     count: usize,
 }
 
-/// Chunks of a [`Tray`] are of this size: one message that waits long keeps one of them.
-const TRAY: usize = 64 * 1024;
-
 impl Tray {
-    /// Packs a message.
+    /// Packs a message. (A message that waits long keeps a chunk.)
     pub fn lay(&mut self, draft: &Draft<'_>) -> Laid {
         let room = draft.room();
         let Self { chunks, open, free } = self;
         let fits = |chunk: &u32| {
             let held = chunks[*chunk as usize].bytes.len();
-            held == 0 || held + room <= TRAY
+            held == 0 || held + room <= CHUNK
         };
+        // The first one grows by itself; where one is full, many messages wait.
+        let first = open.is_none_or(|open| chunks[open as usize].count == 0);
         let chunk = open.filter(fits).or_else(|| free.pop()).unwrap_or_else(|| {
             chunks.push(Waiting::default());
             // Each holds something that waits.
             u32::try_from(chunks.len() - 1).unwrap_or(u32::MAX)
         });
+        let follows = !first && *open != Some(chunk);
         *open = Some(chunk);
         let Waiting { bytes, count } = &mut chunks[chunk as usize];
         *count += 1;
         let offset = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        bytes.reserve(room);
+        bytes.reserve(if follows { room.max(CHUNK) } else { room });
         draft.put(bytes, None);
         Laid(Place { chunk, offset })
     }
