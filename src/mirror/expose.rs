@@ -135,20 +135,20 @@ impl Mirror {
         }
         self.entries.set_exposed(key, part, exposed);
         self.register(key);
-        staged.touched.push((key, part));
+        staged.touched.push((exposed.first, key, part));
         let message = match pending.wanted {
-            Wanted::Laid { laid, .. } => {
-                let packed = match &self.opening {
-                    Some(opening) => opening.laid(laid, number),
-                    None => self.tray.laid(laid, number),
-                };
+            Wanted::Laid { laid, in_tray: true, .. } => {
+                let packed = self.tray.laid(laid, number);
                 let replies = packed.reply_to().is_some_and(|target| self.is_message(target));
-                if self.opening.is_none() {
-                    staged.messages.copy(&packed, replies);
-                }
-                match &mut self.opening {
-                    Some(opening) => opening.add(laid, number, replies),
-                    None => self.tray.remove(laid),
+                self.opening.as_mut().unwrap_or(&mut staged.messages).copy(&packed, replies);
+                self.tray.remove(laid);
+                return;
+            }
+            Wanted::Laid { laid, in_tray: false, .. } => {
+                let target = self.opening.as_ref().and_then(|opening| opening.laid(laid, number).reply_to());
+                let replies = target.is_some_and(|target| self.is_message(target));
+                if let Some(opening) = &mut self.opening {
+                    opening.add(laid, number, replies);
                 }
                 return;
             }
@@ -194,12 +194,14 @@ impl Mirror {
         }
         let mut touched = staged.touched;
         for key in moved {
-            touched.extend([(key, Part::Entry), (key, Part::Answer)]);
+            let parts = [Part::Entry, Part::Answer].into_iter();
+            touched.extend(parts.filter_map(|part| Some((self.entries.exposed(key, part)?.first, key, part))));
         }
+        // As they lie in the index: so what is new is written from one end of it to the other.
         touched.sort_unstable();
         touched.dedup();
         let mut marks = Marks::default();
-        for (key, part) in touched {
+        for (_, key, part) in touched {
             if let Some(mark) = self.mark(key, part) {
                 marks.push(&mark);
             }
@@ -342,7 +344,8 @@ const BATCH: usize = 10_000;
 #[derive(Debug, Default)]
 struct Staged {
     messages: Pile,
-    touched: Vec<(Key, Part)>,
+    /// Each with the number of its first exposure.
+    touched: Vec<(u64, Key, Part)>,
     /// The first number staged in order.
     first: Option<u64>,
 }

@@ -29,6 +29,8 @@ pub(super) enum Wanted {
     Laid {
         laid: Laid,
         from: Author,
+        /// Whether it lies in the mirror's tray; else it lies with the record that isn't open yet.
+        in_tray: bool,
     },
     Loose(Box<Loose>),
 }
@@ -136,7 +138,7 @@ impl Mirror {
         let stable_at = if text.is_some() { now.after(QUIET) } else { now };
         let wanted = match text {
             None => Wanted::Gone(times.seen_at),
-            Some(text) if part == Part::Entry && text.meta.is_none() => self.lay(key, &text, times),
+            Some(text) if part == Part::Entry && text.meta.is_none() => self.lay(key, &text, number, times),
             Some(text) => Wanted::Loose(Box::new(Loose { text, times })),
         };
         self.entries.work_mut(key).set_pending(part, Pending { number, wanted, digest, stable_at });
@@ -146,15 +148,13 @@ impl Mirror {
     /// Nothing is pending of the part any more.
     fn let_go(&mut self, key: Key, part: Part) {
         let pending = self.entries.work_if(key).and_then(|work| work.take_pending(part));
-        if let Some(Pending { wanted: Wanted::Laid { laid, .. }, .. }) = pending
-            && self.opening.is_none()
-        {
+        if let Some(Pending { wanted: Wanted::Laid { laid, in_tray: true, .. }, .. }) = pending {
             self.tray.remove(laid);
         }
     }
 
-    /// Packs a text of an entry: with the record that isn't open yet, else beside the others that wait.
-    fn lay(&mut self, key: Key, text: &Text, times: Times) -> Wanted {
+    /// Packs a text of an entry: with the record that isn't open yet, if that won't open without it, else beside the others that wait.
+    fn lay(&mut self, key: Key, text: &Text, number: u64, times: Times) -> Wanted {
         let exposed = self.entries.exposed(key, Part::Entry).is_some();
         let version = if exposed { Version::Edit } else { Version::Base };
         let draft = Draft {
@@ -167,29 +167,33 @@ impl Mirror {
             text: &text.text,
             reply_to: text.reply_to.as_ref().map(|target| CompactId::of(target.as_str())),
         };
-        let laid = match &mut self.opening {
-            Some(opening) => opening.lay(&draft),
-            None => self.tray.lay(&draft),
+        let (laid, in_tray) = match &mut self.opening {
+            Some(opening) if Some(number) <= self.c => (opening.lay(&draft), false),
+            _ => (self.tray.lay(&draft), true),
         };
-        Wanted::Laid { laid, from: text.from }
+        Wanted::Laid { laid, from: text.from, in_tray }
     }
 
-    /// Packs what is packed of an entry once more, as it is to be now. `opened`: it lay with the record that is open by now.
+    /// Packs what is packed of an entry once more, as it is to be now. `opened`: the record that is open by now, if what lay with it is meant.
     pub(super) fn lay_again(&mut self, key: Key, opened: Option<&Pile>) {
-        let Some(Pending { number, wanted: Wanted::Laid { laid, .. }, .. }) = self.entries.pending(key, Part::Entry)
+        let Some(&Pending { number, wanted: Wanted::Laid { laid, in_tray, .. }, .. }) =
+            self.entries.pending(key, Part::Entry)
         else {
             return;
         };
-        let (laid, number) = (*laid, *number);
-        let packed = match opened.or(self.opening.as_ref()) {
+        if in_tray && opened.is_some() {
+            // It waits outside of the record already.
+            return;
+        }
+        let packed = match opened.or(self.opening.as_ref()).filter(|_| !in_tray) {
             Some(pile) => pile.laid(laid, number),
             None => self.tray.laid(laid, number),
         };
         let Message { from, text, reply_to, at, .. } = packed.message();
         // The time that it shows is the one it was packed with, whichever of the two that was.
         let times = Times { seen_at: at, body_at: Some(at) };
-        let wanted = self.lay(key, &Text { from, text, reply_to, meta: None }, times);
-        if opened.is_none() && self.opening.is_none() {
+        let wanted = self.lay(key, &Text { from, text, reply_to, meta: None }, number, times);
+        if in_tray {
             self.tray.remove(laid);
         }
         if let Some(pending) = self.entries.pending_mut(key, Part::Entry) {
