@@ -1,7 +1,7 @@
 //! What is known of every entry and of the rows that carry them, packed: a Bot's history is long, and nearly all of it is at rest.
 //!
-//! An entry at rest (nothing pending, no answer, no widget, no body waited for) is a [`Slot`] of 40 bytes, its id in a common buffer, and two places
-//! in hash tables of keys. Everything else of it is [`Work`], which is there only while it is needed. Rows aren't kept by themselves where the entry
+//! An entry at rest (nothing pending, no answer, no widget, no body waited for) is a [`Slot`] of 40 bytes, its id in a common buffer, and a place in
+//! two maps. Everything else of it is [`Work`], which is there only while it is needed. Rows aren't kept by themselves where the entry
 //! that they carry says all: only the others are in `odd_rows`.
 
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -10,6 +10,7 @@ use std::ops::{Index, IndexMut};
 use hashbrown::{DefaultHashBuilder, HashMap};
 
 use super::batch::Digest;
+use super::dense::DenseMap;
 use super::table::Table;
 use super::unit::{Exposed, Pending};
 use super::work::{Desks, Work};
@@ -41,8 +42,8 @@ pub(super) struct Entries {
     slots: Slots,
     ids: Ids,
     by_id: Table,
-    /// Entries by their row, where that row carries the entry at the entry's number.
-    at_home: Table,
+    /// Keys of entries by their row, where that row carries the entry at the entry's number.
+    at_home: DenseMap,
     /// Rows of which that isn't so: they carry nothing, or another version.
     odd_rows: HashMap<u64, RowState>,
     at_work: Desks,
@@ -170,13 +171,6 @@ impl Entries {
     /// Forgets everything.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
-    }
-
-    /// Makes room for so many entries.
-    pub(super) fn reserve(&mut self, count: usize) {
-        let Self { slots, ids, by_id, at_home, hasher, .. } = self;
-        by_id.reserve(count, |key| hash_id(hasher, ids.get(slots[key].id)));
-        at_home.reserve(count, |key| hash_row(hasher, slots[key].seq));
     }
 
     /// All keys.
@@ -368,7 +362,7 @@ impl Entries {
     }
 
     fn home(&self, seq: u64) -> Option<Key> {
-        self.at_home.find(self.hash_row(seq), |key| self.slots[key].seq == seq)
+        self.at_home.get(seq)
     }
 
     /// The row is at a version and carries nothing.
@@ -408,9 +402,7 @@ impl Entries {
                 self.odd_rows.remove(&seq);
             }
             if !already {
-                let hash = self.hash_row(seq);
-                let Self { at_home, slots, hasher, .. } = self;
-                at_home.insert(hash, key, |key| hash_row(hasher, slots[key].seq));
+                self.at_home.insert(seq, key);
             }
         } else {
             // The entry was seen with a higher number in another row.
@@ -422,25 +414,13 @@ impl Entries {
     }
 
     fn leave_home(&mut self, seq: u64) {
-        let hash = self.hash_row(seq);
-        let Self { at_home, slots, .. } = self;
-        at_home.remove(hash, |key| slots[key].seq == seq);
-    }
-
-    fn hash_row(&self, seq: u64) -> u64 {
-        hash_row(&self.hasher, seq)
+        self.at_home.remove(seq);
     }
 }
 
 fn hash_id(hasher: &DefaultHashBuilder, id: CompactId<'_>) -> u64 {
     let mut hash = hasher.build_hasher();
     hash.write(id.key());
-    hash.finish()
-}
-
-fn hash_row(hasher: &DefaultHashBuilder, seq: u64) -> u64 {
-    let mut hash = hasher.build_hasher();
-    hash.write_u64(seq);
     hash.finish()
 }
 

@@ -1,7 +1,7 @@
 //! From pending to readable: the order, what is late, the commit, the opening of the record.
 
 use super::entries::{Body, Key};
-use super::unit::{Exposed, Loose, Pending, Wanted, empty, shown_at};
+use super::unit::{Exposed, Loose, Pending, Wanted, draft, empty, shown_at};
 use super::work::Work;
 use super::{BODY_WAIT, BODY_WAIT_OPENING, Batch, Effect, InFlight, LATE_WAIT, Mark, Marks, Mirror, Text};
 use crate::model::{Author, CompactId, EntryId, Message, Mono, Now, Part, Pile, Version, Wall};
@@ -276,6 +276,16 @@ impl Mirror {
         let Some(exposed) = self.entries.exposed(key, part) else { return };
         let (version, number) = exposed.latest();
         self.entries.set_exposed(key, part, Exposed { delivered: true, base: version == Version::Base, ..exposed });
+        if part == Part::Entry && text.meta.is_none() {
+            // A whole history comes this way after a restart.
+            let replies = text.reply_to.as_ref().is_some_and(|id| self.is_message(CompactId::of(id.as_str())));
+            let draft = draft(&self.entries, key, version, at, &text);
+            if let Some(opening) = &mut self.opening {
+                let laid = opening.lay(&draft);
+                opening.add(laid, number, replies);
+                return;
+            }
+        }
         let message = self.message(key, part, version, number, at, Some(text));
         match &mut self.opening {
             Some(opening) => opening.push(message),

@@ -10,6 +10,7 @@
 
 mod activity;
 mod batch;
+mod dense;
 mod entries;
 mod expose;
 mod order;
@@ -27,7 +28,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 
 pub use activity::{Notice, SPACING as ACTIVITY_SPACING};
 pub use batch::{Batch, Digest, Mark, Marks, Stored};
@@ -37,6 +38,7 @@ use crate::model::{
     BodyRef, Cursor, Delete, EntryId, Harness, LiveState, Malformed, Message, Messages, Mono, Now, Part, Pile, Row,
     Tray, TurnFailure, Version, Wall, Widget, base_id, version_id,
 };
+use dense::DenseSet;
 use entries::{Entries, Key};
 use order::Order;
 use unit::Exposed;
@@ -300,9 +302,9 @@ struct Read {
     generation: Option<u64>,
     /// The highest number of its first page.
     c: Option<u64>,
-    seen: HashSet<u64>,
+    seen: DenseSet,
     /// Rows of which the stream (or a row listed again for its body) brought something since it began.
-    touched: HashSet<u64>,
+    touched: DenseSet,
     /// The highest number of the stream since it began.
     stream_high: Option<u64>,
     before: Option<u128>,

@@ -1,7 +1,6 @@
 //! Full reads and generations: which answers count, when a read is complete, what its absences prove.
 
-use hashbrown::HashSet;
-
+use super::dense::DenseSet;
 use super::entries::{Body, Key};
 use super::{Effect, Mirror, PageQuery, READ_STARTS, Read, Source};
 use crate::model::{Delete, Now, Part, Pile, Row, Tray};
@@ -18,8 +17,8 @@ impl Mirror {
             known: self.generation,
             generation: None,
             c: None,
-            seen: HashSet::new(),
-            touched: HashSet::new(),
+            seen: DenseSet::default(),
+            touched: DenseSet::default(),
             stream_high: None,
             before: None,
             torn: false,
@@ -100,7 +99,7 @@ impl Mirror {
         let c = read.c.unwrap_or(0);
         if !read.torn {
             let counts_to = if read.live { u64::MAX } else { c };
-            let unseen = |seq| !read.seen.contains(&seq) && !read.touched.contains(&seq);
+            let unseen = |seq| !read.seen.contains(seq) && !read.touched.contains(seq);
             let gone: Vec<Key> = (self.entries.keys())
                 .filter(|&key| unseen(self.entries.seq(key)) && self.is_something(key))
                 .filter(|&key| self.known_number(key).is_some_and(|number| number <= counts_to))
@@ -215,7 +214,6 @@ impl Mirror {
         }
         let current = stored.generations.into_iter().find(|(of, _)| *of == generation);
         let marks = current.map(|(_, marks)| marks).unwrap_or_default();
-        self.entries.reserve(marks.len());
         for mark in marks.iter() {
             let key = self.entries.key_for(mark.entry, mark.seq);
             if self.clear_owed {

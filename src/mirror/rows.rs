@@ -64,7 +64,9 @@ impl Mirror {
             self.stream_high = self.stream_high.max(high);
             if let Some(read) = self.read.as_mut() {
                 read.stream_high = read.stream_high.max(high);
-                read.touched.extend(ops.iter().map(|op| op.order().2));
+                for op in &ops {
+                    read.touched.insert(op.order().2);
+                }
             }
         }
         let brought = Brought::by(&ops);

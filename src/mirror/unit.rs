@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::batch::Digest;
-use super::entries::Key;
+use super::entries::{Entries, Key};
 use super::render::Text;
 use super::{Mirror, QUIET};
 use crate::model::{Author, CompactId, Draft, Laid, Message, Mono, Part, Pile, Version, Wall};
@@ -157,16 +157,7 @@ impl Mirror {
     fn lay(&mut self, key: Key, text: &Text, number: u64, times: Times) -> Wanted {
         let exposed = self.entries.exposed(key, Part::Entry).is_some();
         let version = if exposed { Version::Edit } else { Version::Base };
-        let draft = Draft {
-            seq: self.entries.seq(key),
-            entry: self.entries.compact_id(key),
-            part: Part::Entry,
-            version,
-            from: text.from,
-            at: shown_at(version, Part::Entry, times),
-            text: &text.text,
-            reply_to: text.reply_to.as_ref().map(|target| CompactId::of(target.as_str())),
-        };
+        let draft = draft(&self.entries, key, version, shown_at(version, Part::Entry, times), text);
         let (laid, in_tray) = match &mut self.opening {
             Some(opening) if Some(number) <= self.c => (opening.lay(&draft), false),
             _ => (self.tray.lay(&draft), true),
@@ -199,6 +190,20 @@ impl Mirror {
         if let Some(pending) = self.entries.pending_mut(key, Part::Entry) {
             pending.wanted = wanted;
         }
+    }
+}
+
+/// An entry's own text on its way to be packed.
+pub(super) fn draft<'a>(entries: &'a Entries, key: Key, version: Version, at: Wall, text: &'a Text) -> Draft<'a> {
+    Draft {
+        seq: entries.seq(key),
+        entry: entries.compact_id(key),
+        part: Part::Entry,
+        version,
+        from: text.from,
+        at,
+        text: &text.text,
+        reply_to: text.reply_to.as_ref().map(|target| CompactId::of(target.as_str())),
     }
 }
 

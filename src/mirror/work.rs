@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
-
+use super::dense::DenseMap;
 use super::entries::Key;
 use super::unit::{Exposed, Pending};
-use crate::model::{Mono, Part, Pieces, Widget};
+use crate::model::{Mono, Part, Widget};
 
 /// What an entry has while something of it isn't at rest.
 #[derive(Debug, Default)]
@@ -133,56 +132,64 @@ impl Rare {
     }
 }
 
-/// The work of the entries that have any: a first read has some for every entry, and afterwards all of it goes back.
+/// The work of the entries that have any, in one piece of memory: a first read has some for every entry, and afterwards all of it goes back. (Pieces of
+/// it would lie between the texts that stay, and what they leave would be holes.)
 #[derive(Debug, Default)]
 pub(super) struct Desks {
-    places: HashMap<Key, u32>,
-    works: Pieces<Work, PIECE>,
+    places: DenseMap,
+    /// How many have one.
+    count: usize,
+    works: Vec<Work>,
     free: Vec<u32>,
 }
 
-/// Works of a piece.
-const PIECE: usize = 1024;
-
 impl Desks {
     pub(super) fn get(&self, key: Key) -> Option<&Work> {
-        self.places.get(&key).map(|&place| &self.works[place as usize])
+        self.places.get(key.into()).map(|place| &self.works[place as usize])
     }
 
     pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut Work> {
-        self.places.get(&key).map(|&place| &mut self.works[place as usize])
+        self.places.get(key.into()).map(|place| &mut self.works[place as usize])
     }
 
     pub(super) fn get_or_default(&mut self, key: Key) -> &mut Work {
-        let Self { places, works, free } = self;
-        let place = *places.entry(key).or_insert_with(|| {
-            free.pop().unwrap_or_else(|| {
+        let Self { places, works, free, count } = self;
+        let place = places.get(key.into()).unwrap_or_else(|| {
+            let place = free.pop().unwrap_or_else(|| {
+                if works.len() == works.capacity() {
+                    // Not twice as much: it is the largest thing that there is while a history is read.
+                    works.reserve_exact((works.len() / 4).max(4));
+                }
                 works.push(Work::default());
                 // There are no more of them than keys.
-                Key::try_from(works.len() - 1).unwrap_or(Key::MAX)
-            })
+                u32::try_from(works.len() - 1).unwrap_or(u32::MAX)
+            });
+            places.insert(key.into(), place);
+            *count += 1;
+            place
         });
         &mut works[place as usize]
     }
 
     pub(super) fn remove(&mut self, key: Key) {
-        let Some(place) = self.places.remove(&key) else { return };
+        let Some(place) = self.places.remove(key.into()) else { return };
         self.works[place as usize] = Work::default();
         self.free.push(place);
-        if self.free.len() > 3 * self.places.len() + SPARE {
+        self.count -= 1;
+        if self.free.len() > 3 * self.count + SPARE {
             self.tidy();
         }
     }
 
     /// Gives back what is free.
     fn tidy(&mut self) {
-        let mut works = Pieces::with_capacity(self.places.len());
-        let mut places = HashMap::with_capacity(self.places.len());
-        for (key, place) in self.places.drain() {
-            places.insert(key, Key::try_from(works.len()).unwrap_or(Key::MAX));
-            works.push(std::mem::take(&mut self.works[place as usize]));
+        let mut works = Vec::with_capacity(self.count);
+        for place in self.places.values_mut() {
+            let work = std::mem::take(&mut self.works[*place as usize]);
+            *place = u32::try_from(works.len()).unwrap_or(u32::MAX);
+            works.push(work);
         }
-        *self = Self { places, works, free: Vec::new() };
+        (self.works, self.free) = (works, Vec::new());
     }
 }
 

@@ -27,7 +27,7 @@ const WHOLE: usize = CHUNK / 8 * 7;
 /// Messages in any order, on their way to be [`Messages`].
 #[derive(Clone, Debug, Default)]
 pub struct Pile {
-    slots: Vec<Slot>,
+    slots: Pieces<Slot, PIECE>,
     shelf: Shelf,
 }
 
@@ -104,12 +104,18 @@ impl Pile {
     /// All of them, sorted. No text is copied.
     #[must_use]
     pub fn sorted(self) -> Messages {
-        let Self { mut slots, shelf } = self;
+        let Self { slots, shelf } = self;
         // Only where numbers are the same is the rest looked at: it may have been out of the processor's caches for long.
         let order = |slot: &Slot| shelf.get(*slot).order();
-        slots.sort_by(|one, two| one.number.cmp(&two.number).then_with(|| order(one).cmp(&order(two))));
-        let mut sorted = Pieces::with_capacity(slots.len());
-        for slot in slots {
+        let compare = |one: &Slot, two: &Slot| one.number.cmp(&two.number).then_with(|| order(one).cmp(&order(two)));
+        if slots.range(0..slots.len()).is_sorted_by(|one, two| compare(one, two).is_le()) {
+            // As nearly always, but for what a restart brings back.
+            return Messages { slots, shelf };
+        }
+        let mut all: Vec<Slot> = slots.range(0..slots.len()).collect();
+        all.sort_by(compare);
+        let mut sorted = Pieces::with_capacity(all.len());
+        for slot in all {
             sorted.push(slot);
         }
         Messages { slots: sorted, shelf }
