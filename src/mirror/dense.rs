@@ -105,12 +105,11 @@ mod tests {
         fn a_dense_map_is_a_map(steps in prop::collection::vec((number(), prop::option::weighted(0.6, 0..NONE)), 0..200)) {
             let (mut dense, mut model) = (DenseMap::default(), BTreeMap::new());
             for (number, value) in steps {
-                match value {
-                    Some(value) => {
-                        dense.insert(number, value);
-                        model.insert(number, value);
-                    }
-                    None => prop_assert_eq!(dense.remove(number), model.remove(&number)),
+                if let Some(value) = value {
+                    dense.insert(number, value);
+                    model.insert(number, value);
+                } else {
+                    prop_assert_eq!(dense.remove(number), model.remove(&number));
                 }
                 for known in model.keys().copied().chain([number, 63, 64]) {
                     prop_assert_eq!(dense.get(known), model.get(&known).copied());

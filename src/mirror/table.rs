@@ -31,7 +31,7 @@ const PLACES: u32 = 16;
 /// and the table is never mostly empty. The hash's bits in the middle are taken: `hashbrown` goes by those at both ends.
 fn place(hash: u64) -> usize {
     let x = usize::from(u16::try_from(hash >> 32 & 0xffff).unwrap_or_default());
-    x * ((1 << 17) + x) / 3 >> PLACES
+    (x * ((1 << 17) + x) / 3) >> PLACES
 }
 
 impl Table {
