@@ -106,9 +106,10 @@ impl Mirror {
             return;
         }
         let id = self.identity(row, state.entry);
+        let compact = CompactId::of(id.as_str());
         // Nearly always the row carries it already.
-        let carried = state.entry.filter(|&key| self.entries.compact_id(key) == CompactId::of(id.as_str()));
-        let key = carried.or_else(|| self.entries.find(&id));
+        let carried = state.entry.filter(|&key| self.entries.compact_id(key) == compact);
+        let key = carried.or_else(|| self.entries.look(compact));
         if let Some(old) = state.entry.filter(|&old| Some(old) != key) {
             self.displaced(now, old, row, source, brought);
         }
@@ -121,7 +122,7 @@ impl Mirror {
             self.entries.empty_row(row.seq, Some(row.number));
             return;
         }
-        let key = key.unwrap_or_else(|| self.entries.add(CompactId::of(id.as_str()), row.seq));
+        let key = key.unwrap_or_else(|| self.entries.add(compact, row.seq));
         self.carry(key, row);
         match &row.body {
             RowBody::Entry(body) => {

@@ -1,10 +1,9 @@
-//! What the index is owed. One commit at a time takes everything that came up meanwhile, and no two begin right after each
-//! other; a failed one is tried again as it was.
+//! What the index is owed. One commit at a time takes everything that came up meanwhile; a failed one is tried again as it was.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::job::Done;
-use super::{COMMIT_SPACING, Watch, texts};
+use super::{Watch, texts};
 use crate::index::{self, Commit, Store};
 use crate::mirror::{Batch, Input};
 use crate::model::{AgentId, Now};
@@ -25,7 +24,7 @@ impl Watch {
         if self.committing || self.owed.is_empty() || self.commit_at.is_some_and(|at| now.mono < at) {
             return;
         }
-        self.commit_at = Some(now.mono.after(COMMIT_SPACING));
+        self.commit_at = None;
         self.committing = true;
         self.write_owed();
     }

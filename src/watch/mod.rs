@@ -50,9 +50,6 @@ const ROSTER_SPACING: Duration = Duration::from_secs(1);
 const READS: usize = 4;
 /// Body fetches under way at once.
 const FETCHES: usize = 8;
-/// From the beginning of one commit to that of the next. While texts come due one after the other, each commit takes those of this time together: a
-/// sync of the disk and a word to every host for each alone would cost more than all else. What comes due by itself waits for nothing.
-const COMMIT_SPACING: Duration = Duration::from_millis(5);
 /// How long a stop may take to flush the index.
 const FLUSH: Duration = Duration::from_millis(1500);
 /// The wall clock is taken to be set back where it lags by so much within one turn.
@@ -152,7 +149,6 @@ pub struct Watch {
 
     owed: Vec<(Commit, u64)>,
     committing: bool,
-    /// What is owed isn't committed before.
     commit_at: Option<Mono>,
     commit_backoff: Backoff,
 
@@ -379,9 +375,7 @@ impl Watch {
 
     fn deadline(&self) -> Mono {
         let bots = self.timers.first().map(|(at, _)| *at);
-        // One that is under way is no timer's: its end says what follows.
-        let commit = self.commit_at.filter(|_| !self.committing && !self.owed.is_empty());
-        [Some(self.roster_at), self.me_at, self.link.deadline(), bots, self.reads_deadline(), commit]
+        [Some(self.roster_at), self.me_at, self.link.deadline(), bots, self.reads_deadline(), self.commit_at]
             .into_iter()
             .flatten()
             .min()

@@ -79,31 +79,6 @@ async fn d8_what_falls_due_together_is_one_commit_however_many_bots_it_is_of() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn d8_texts_that_come_due_one_after_the_other_share_commits_and_one_alone_waits_for_nothing() {
-    let bed = Bed::start(&["a", "b"]);
-    bed.up().await;
-    bed.secs(3).await;
-    bed.service.says("a", "alone");
-    bed.millis(1000).await;
-    assert!(bed.host.texts("a").is_empty());
-    // The clocks of tokio and of the mirror each round by a millisecond.
-    bed.millis(3).await;
-    assert_eq!(bed.host.texts("a"), ["alone"]);
-
-    bed.secs(3).await;
-    let before = bed.shelf.tries();
-    // One a millisecond for a second.
-    for n in 0..1000 {
-        bed.service.says(if n % 2 == 0 { "a" } else { "b" }, &n.to_string());
-        bed.millis(1).await;
-    }
-    bed.secs(2).await;
-    assert_eq!(bed.host.texts("a").len() + bed.host.texts("b").len(), 1001);
-    let commits = bed.shelf.tries() - before;
-    assert!((20..=250).contains(&commits), "{commits} commits");
-}
-
-#[tokio::test(start_paused = true)]
 async fn d8_a_slow_disk_delays_exposures_and_nothing_else() {
     let bed = Bed::start(&["a"]);
     bed.up().await;
