@@ -4,6 +4,7 @@
 //! more. Chunks never move once they are full, so that a long record grows without copying what it holds.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::pieces::Pieces;
 use super::{Message, Meta};
@@ -63,7 +64,8 @@ const ALONE: u32 = 1 << 31;
 /// The chunks. What is put stays as it is.
 #[derive(Clone, Debug, Default)]
 struct Shelf {
-    chunks: Vec<Vec<u8>>,
+    /// Pages hold them, too; what somebody else holds isn't filled any further.
+    chunks: Vec<Arc<Vec<u8>>>,
     /// Bytes in those that aren't filled any more.
     full: usize,
     /// The one that is being filled.
@@ -179,17 +181,35 @@ impl Messages {
         }
     }
 
-    /// Some of them, copied.
+    /// Some of them. Chunks that are full are held together with this; only what lies in the one that is being filled, or has a meta, is copied.
     #[must_use]
-    pub fn copy(&self, range: Range<usize>) -> Self {
-        let mut copy = Self { slots: Pieces::with_capacity(range.len()), shelf: Shelf::default() };
-        let packed: Vec<Packed<'_>> = self.range(range).collect();
-        copy.shelf.chunks.push(Vec::with_capacity(packed.iter().map(|message| message.bytes().len()).sum()));
-        for message in packed {
-            let place = copy.shelf.put_packed(&message);
-            copy.slots.push(Slot { number: message.number(), place });
+    pub fn some(&self, range: Range<usize>) -> Self {
+        let mut some = Self { slots: Pieces::with_capacity(range.len()), shelf: Shelf::default() };
+        // What is shared comes first, so that a chunk of copies is the last one and can grow. Neighbours mostly lie in the same chunk.
+        let mut shared: Vec<(u32, u32)> = Vec::new();
+        let mut copied = Vec::new();
+        for slot in self.slots.range(range) {
+            let Place { chunk, offset } = slot.place;
+            if chunk as usize == self.shelf.open || self.shelf.get(slot).has_meta() {
+                copied.push(some.slots.len());
+                some.slots.push(slot);
+                continue;
+            }
+            let known = shared.iter().rev().find(|(of, _)| *of == chunk).map(|(_, number)| *number);
+            let number = known.unwrap_or_else(|| {
+                some.shelf.chunks.push(Arc::clone(&self.shelf.chunks[chunk as usize]));
+                // A page's messages are far fewer.
+                let number = u32::try_from(some.shelf.chunks.len() - 1).unwrap_or(u32::MAX);
+                shared.push((chunk, number));
+                number
+            });
+            some.slots.push(Slot { place: Place { chunk: number, offset }, ..slot });
         }
-        copy
+        some.shelf.begin(copied.iter().map(|index| self.shelf.get(some.slots[*index]).bytes().len()).sum());
+        for index in copied {
+            some.slots[index].place = some.shelf.put_packed(&self.shelf.get(some.slots[index]));
+        }
+        some
     }
 
     fn last_order(&self) -> Option<(u64, u8, u64)> {
@@ -275,23 +295,28 @@ impl Shelf {
 
     /// A place with room for `length` bytes, and the chunk to append them to.
     fn room(&mut self, length: usize) -> (Place, &mut Vec<u8>) {
-        let fits = |chunk: &Vec<u8>| chunk.len() + length <= chunk.capacity().max(SMALL);
-        if !self.chunks.get(self.open).is_some_and(fits) {
+        let fits = |chunk: &mut Vec<u8>| chunk.len() + length <= chunk.capacity().max(SMALL);
+        if !self.chunks.get_mut(self.open).and_then(Arc::get_mut).is_some_and(fits) {
             // A short record doesn't pay for a whole chunk; a long one pays for each once.
-            self.full += self.chunks.get(self.open).map_or(0, Vec::len);
-            let capacity = if self.full == 0 { length } else { length.max((self.full / 4).clamp(SMALL, CHUNK)) };
-            self.chunks.push(Vec::with_capacity(capacity));
-            self.open = self.chunks.len() - 1;
+            self.full += self.chunks.get(self.open).map_or(0, |chunk| chunk.len());
+            self.begin(if self.full == 0 { length } else { length.max((self.full / 4).clamp(SMALL, CHUNK)) });
         }
         // 2^32 chunks are more than any memory.
         let number = u32::try_from(self.open).unwrap_or(u32::MAX);
-        let chunk = &mut self.chunks[self.open];
+        // It is ours alone.
+        let chunk = Arc::make_mut(&mut self.chunks[self.open]);
         let offset = u32::try_from(chunk.len()).unwrap_or(u32::MAX);
         (Place { chunk: number, offset }, chunk)
     }
 
+    /// Begins a chunk.
+    fn begin(&mut self, capacity: usize) {
+        self.chunks.push(Arc::new(Vec::with_capacity(capacity)));
+        self.open = self.chunks.len() - 1;
+    }
+
     /// Takes a chunk over as it is, where that wastes little. Gives its number.
-    fn take_over(&mut self, chunk: &mut Vec<u8>) -> Option<u32> {
+    fn take_over(&mut self, chunk: &mut Arc<Vec<u8>>) -> Option<u32> {
         if chunk.len() < WHOLE {
             return None;
         }

@@ -102,7 +102,7 @@ impl Transcript {
         };
         Page {
             generation: self.generation,
-            messages: self.messages.copy(start..end),
+            messages: self.messages.some(start..end),
             head: self.head,
             more_before: start > 0,
             more_after: end < self.messages.len(),

@@ -58,6 +58,38 @@ fn exposed(batch: &[(Message, bool)], number: &mut u64, tray: &mut Tray) -> (Vec
     (plain, pile.sorted())
 }
 
+fn some_message(number: u64) -> Message {
+    Message {
+        number,
+        seq: 1,
+        entry: EntryId::from("e"),
+        part: Part::Entry,
+        version: Version::Base,
+        from: Author::Bot,
+        at: Wall(0),
+        text: "t".into(),
+        reply_to: None,
+        meta: None,
+    }
+}
+
+#[test]
+fn a_page_holds_full_chunks_as_they_are_and_lets_the_last_one_grow() {
+    let text: Arc<str> = "t".repeat(1000).into();
+    let message = |number| Message { text: Arc::clone(&text), ..some_message(number) };
+    let mut messages = Messages::default();
+    for number in 0..500 {
+        messages.insert(message(number));
+    }
+    let chunks = messages.shelf.chunks.len();
+    let (old, newest) = (messages.some(0..50), messages.some(450..500));
+    assert!(old.shelf.chunks.iter().any(|chunk| messages.shelf.chunks.iter().any(|held| Arc::ptr_eq(chunk, held))));
+    assert_eq!((old.to_vec().len(), newest.to_vec().len()), (50, 50));
+    messages.insert(message(500));
+    assert_eq!(messages.shelf.chunks.len(), chunks, "a page took the last chunk's room");
+    assert_eq!(newest.last_number(), Some(499));
+}
+
 proptest! {
     #[test]
     fn what_waited_and_was_appended_is_what_was_put(
@@ -65,33 +97,30 @@ proptest! {
         page in any::<(prop::sample::Index, prop::sample::Index)>(),
     ) {
         let (mut tray, mut number) = (Tray::default(), 0);
-        let (mut plain, mut messages) = (Vec::new(), Messages::default());
+        let (mut plain, mut messages, mut pages) = (Vec::new(), Messages::default(), Vec::new());
         for batch in &batches {
             let (more, batch) = exposed(batch, &mut number, &mut tray);
             plain.extend(more);
             messages.append(batch);
+            let ends = [page.0.index(plain.len() + 1), page.1.index(plain.len() + 1)];
+            let page = ends[0].min(ends[1])..ends[0].max(ends[1]);
+            pages.push((page.clone(), messages.some(page)));
         }
         prop_assert_eq!(tray.size(), 0);
         prop_assert_eq!(messages.to_vec(), &plain[..]);
-        let ends = [page.0.index(plain.len() + 1), page.1.index(plain.len() + 1)];
-        let page = ends[0].min(ends[1])..ends[0].max(ends[1]);
-        prop_assert_eq!(messages.copy(page.clone()).to_vec(), &plain[page]);
+        // A page stays as it is, whatever comes after it, and can be added to like any other list.
+        for (range, mut page) in pages {
+            prop_assert_eq!(page.to_vec(), &plain[range]);
+            let more = some_message(number + 1);
+            page.insert(more.clone());
+            prop_assert_eq!(page.to_vec().pop(), Some(more));
+        }
+        prop_assert_eq!(messages.to_vec(), &plain[..]);
     }
 
     #[test]
     fn what_is_appended_below_others_goes_where_it_belongs(numbers in prop::collection::vec(0u64..30, 0..20), split in any::<prop::sample::Index>()) {
-        let message = |(seq, number): (usize, &u64)| Message {
-            number: *number,
-            seq: seq as u64,
-            entry: EntryId::from("e"),
-            part: Part::Entry,
-            version: Version::Base,
-            from: Author::Bot,
-            at: Wall(0),
-            text: "t".into(),
-            reply_to: None,
-            meta: None,
-        };
+        let message = |(seq, number): (usize, &u64)| Message { seq: seq as u64, ..some_message(*number) };
         let mut all: Vec<Message> = numbers.iter().enumerate().map(message).collect();
         let (first, second) = all.split_at(split.index(all.len() + 1));
         let mut messages = Messages::from(first.to_vec());
