@@ -1,6 +1,6 @@
 //! Domain to wire, and cursors from the wire.
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, Datelike as _, Timelike as _, Utc};
 use num_bigint::BigUint;
 use uuid::Uuid;
 
@@ -53,7 +53,7 @@ fn saturate(integer: &BigUint) -> u128 {
 /// A cursor for the host.
 #[must_use]
 pub fn cursor(cursor: model::Cursor) -> wire::Cursor {
-    wire::Cursor(cursor.to_string())
+    wire::Cursor(cursor.text())
 }
 
 /// A time for the host. RFC 3339 knows four digits of a year; what lies outside is shown as the nearest that it knows.
@@ -62,7 +62,27 @@ pub fn time(at: Wall) -> wire::Time {
     const FIRST: i64 = -62_167_219_200_000;
     const LAST: i64 = 253_402_300_799_999;
     let at = DateTime::<Utc>::from_timestamp_millis(at.0.clamp(FIRST, LAST)).unwrap_or_default();
-    wire::Time(at.to_rfc3339_opts(SecondsFormat::Millis, true))
+    let mut text = *b"0000-00-00T00:00:00.000Z";
+    for (place, number) in [
+        (0..4, at.year().unsigned_abs()),
+        (5..7, at.month()),
+        (8..10, at.day()),
+        (11..13, at.hour()),
+        (14..16, at.minute()),
+        (17..19, at.second()),
+        (20..23, at.timestamp_subsec_millis()),
+    ] {
+        write_digits(&mut text[place], number);
+    }
+    wire::Time(str::from_utf8(&text).unwrap_or_default().to_owned())
+}
+
+/// Writes a number over digits: its last ones, as many as there is room for.
+fn write_digits(digits: &mut [u8], mut number: u32) {
+    for digit in digits.iter_mut().rev() {
+        *digit = b"0123456789"[(number % 10) as usize];
+        number /= 10;
+    }
 }
 
 /// The resource page.

@@ -65,8 +65,26 @@ pub struct Cursor {
     pub number: u64,
 }
 
+impl Cursor {
+    /// Its text.
+    #[must_use]
+    pub fn text(self) -> String {
+        // Two numbers of twenty digits are the longest there are; most are short.
+        let mut text = String::with_capacity(24);
+        push_number(&mut text, self.generation);
+        text.push(':');
+        push_number(&mut text, self.number);
+        text
+    }
+}
+
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.generation, self.number)
+        f.write_str(&self.text())
     }
+}
+
+/// Appends a number in decimal: a page has a hundred of them, and `write!` is dear.
+pub(super) fn push_number(text: &mut String, number: u64) {
+    text.push_str(itoa::Buffer::new().format(number));
 }

@@ -1,9 +1,11 @@
 //! What a host reads: messages of a record, exposed and never changed again.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::{Attachment, EntryId, Wall, Widget};
+use super::{Attachment, EntryId, Wall, Widget, push_number};
+
+/// What an id is longer than its entry's, at most as a rule: `<generation>:` before it, `:reply:delete:<number>` behind it.
+const AROUND_ENTRY: usize = 32;
 
 /// A message of a record as it was exposed. Once a host could read it, it never changes: edits and deletes are messages of their own.
 ///
@@ -66,29 +68,31 @@ impl Message {
 /// so that no entry id can look like another one's edit or answer.
 #[must_use]
 pub fn base_id(generation: u64, entry: &str, part: Part) -> String {
-    let escaped;
-    let entry = if entry.contains(':') {
-        escaped = entry.replace(':', "%3A");
-        &escaped
+    let mut id = String::with_capacity(entry.len() + AROUND_ENTRY);
+    push_number(&mut id, generation);
+    id.push(':');
+    if entry.contains(':') {
+        id.push_str(&entry.replace(':', "%3A"));
     } else {
-        entry
-    };
-    match part {
-        Part::Entry => format!("{generation}:{entry}"),
-        Part::Answer => format!("{generation}:{entry}:reply"),
+        id.push_str(entry);
     }
+    match part {
+        Part::Entry => {}
+        Part::Answer => id.push_str(":reply"),
+    }
+    id
 }
 
 /// The id of a version, from that of its base.
 #[must_use]
 pub fn version_id(base: String, version: Version, number: u64) -> String {
     let mut id = base;
-    // Writing to a String can't fail.
-    let _ = match version {
-        Version::Base => Ok(()),
-        Version::Edit => write!(id, ":edit:{number}"),
-        Version::Delete => write!(id, ":delete:{number}"),
-    };
+    id.push_str(match version {
+        Version::Base => return id,
+        Version::Edit => ":edit:",
+        Version::Delete => ":delete:",
+    });
+    push_number(&mut id, number);
     id
 }
 
