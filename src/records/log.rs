@@ -1,5 +1,7 @@
 //! The exposed messages of one record, and their pages.
 
+use std::ops::Range;
+
 use crate::model::{CompactId, Message, Messages, Packed, Part, Version};
 
 /// A page ends before this much text, in bytes of UTF-8.
@@ -129,8 +131,8 @@ impl Transcript {
         let mut end = start;
         let mut bytes = 0;
         while let Some(number) = self.messages.number(end).filter(|_| end - start < limit) {
-            let above = self.messages.range(end..self.len());
-            let (count, size) = measure(above.take_while(|message| message.number() == number));
+            let count = (end..self.len()).take_while(|index| self.messages.number(*index) == Some(number)).count();
+            let size = self.size(end..end + count);
             if end > start && bytes + size >= PAGE_BYTES {
                 break;
             }
@@ -146,8 +148,8 @@ impl Transcript {
         while let Some(number) = start.checked_sub(1).and_then(|last| self.messages.number(last))
             && end - start < limit
         {
-            let below = self.messages.range(0..start).rev();
-            let (count, size) = measure(below.take_while(|message| message.number() == number));
+            let count = (0..start).rev().take_while(|index| self.messages.number(*index) == Some(number)).count();
+            let size = self.size(start - count..start);
             if start < end && bytes + size >= PAGE_BYTES {
                 break;
             }
@@ -156,11 +158,11 @@ impl Transcript {
         }
         (start, end)
     }
-}
 
-/// How many messages, and how much text.
-fn measure<'a>(group: impl Iterator<Item = Packed<'a>>) -> (usize, usize) {
-    group.fold((0, 0), |(count, size), message| (count + 1, size + message.size()))
+    /// How much text.
+    fn size(&self, range: Range<usize>) -> usize {
+        self.messages.range(range).map(|message| message.size()).sum()
+    }
 }
 
 /// A message id taken apart, so that a search over a long record allocates for the few messages alone that could match.
