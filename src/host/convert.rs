@@ -62,6 +62,7 @@ pub fn time(at: Wall) -> wire::Time {
     const FIRST: i64 = -62_167_219_200_000;
     const LAST: i64 = 253_402_300_799_999;
     let at = DateTime::<Utc>::from_timestamp_millis(at.0.clamp(FIRST, LAST)).unwrap_or_default();
+    // Digits in their places: each message of a page has one of these, and chrono's formatter is made for every format that there is.
     let mut text = *b"0000-00-00T00:00:00.000Z";
     for (place, number) in [
         (0..4, at.year().unsigned_abs()),
@@ -184,31 +185,33 @@ pub fn withdrawn(record: &RecordId, reason: Withdrawal) -> wire::RecordWithdrawn
     }
 }
 
-/// A page of a record of `account` and `bot`.
-#[must_use]
-pub fn page(page: &records::Page, account: &Account, bot: &Bot) -> wire::ReadResult {
-    let who = Who { generation: page.generation, own: records::self_id(account), bot: records::bot_id(&bot.agent_id) };
-    wire::ReadResult {
-        messages: page.messages.iter().map(|said| message(&said, &who)).collect(),
-        head: page.head.map(|number| who.cursor(number)),
-        has_more: wire::HasMore { before: page.more_before, after: page.more_after },
-    }
-}
-
-/// What is the same for every message of a page.
-struct Who {
-    generation: u64,
+/// Who speaks in a record, as the host knows them.
+#[derive(Clone, Debug)]
+pub struct Speakers {
     own: String,
     bot: String,
 }
 
-impl Who {
-    fn cursor(&self, number: u64) -> wire::Cursor {
-        cursor(model::Cursor { generation: self.generation, number })
+impl Speakers {
+    /// Those of a record of `account` and `bot`.
+    #[must_use]
+    pub fn of(account: &Account, bot: &Bot) -> Self {
+        Self { own: records::self_id(account), bot: records::bot_id(&bot.agent_id) }
     }
 }
 
-fn message(said: &model::Packed<'_>, who: &Who) -> wire::Message {
+/// A page of a record.
+#[must_use]
+pub fn page<'a>(page: &'a records::Page, speakers: &'a Speakers) -> wire::ReadResult<'a> {
+    let generation = page.generation;
+    wire::ReadResult {
+        messages: page.messages.iter().map(|said| message(said, generation, speakers)).collect(),
+        head: page.head.map(|number| cursor(model::Cursor { generation, number })),
+        has_more: wire::HasMore { before: page.more_before, after: page.more_after },
+    }
+}
+
+fn message<'a>(said: model::Packed<'a>, generation: u64, speakers: &'a Speakers) -> wire::Message<'a> {
     let change = match said.version() {
         Version::Base => None,
         Version::Edit => Some(wire::Change::Edit),
@@ -217,35 +220,35 @@ fn message(said: &model::Packed<'_>, who: &Who) -> wire::Message {
     // A delete says nothing, so it addresses nobody.
     let addresses_bot = said.part() == Part::Answer && said.version() != Version::Delete;
     wire::Message {
-        id: said.id(who.generation),
-        cursor: who.cursor(said.number()),
+        id: said.id(generation),
+        cursor: cursor(model::Cursor { generation, number: said.number() }),
         from: match said.from() {
-            Author::Account => who.own.clone(),
-            Author::Bot => who.bot.clone(),
+            Author::Account => &speakers.own,
+            Author::Bot => &speakers.bot,
         },
         at: time(said.at()),
-        text: said.text().to_owned(),
+        text: said.text(),
         reply_to: said
             .reply_to()
-            .map(|entry| wire::MessageRef { message: base_id(who.generation, entry.text(&mut [0; _]), Part::Entry) }),
-        mentions: if addresses_bot { vec![who.bot.clone()] } else { vec![] },
-        about: change.map(|change| wire::About { message: said.base(who.generation), change }),
+            .map(|entry| wire::MessageRef { message: base_id(generation, entry.text(&mut [0; _]), Part::Entry) }),
+        mentions: if addresses_bot { vec![&*speakers.bot] } else { vec![] },
+        about: change.map(|change| wire::About { message: said.base(generation), change }),
         meta: said.meta().map(|meta| wire::Meta { own: message_meta(meta) }),
     }
 }
 
-fn message_meta(meta: &Meta) -> wire::MessageMeta {
+fn message_meta(meta: &Meta) -> wire::MessageMeta<'_> {
     match meta {
         Meta::Widget(widget) => wire::MessageMeta::Widget(wire::WidgetMeta {
-            prompt: widget.prompt.to_string(),
+            prompt: &widget.prompt,
             options: widget
                 .options
                 .iter()
-                .map(|option| wire::OptionMeta { label: option.label.to_string(), value: option.value.to_string() })
+                .map(|option| wire::OptionMeta { label: &option.label, value: &option.value })
                 .collect(),
         }),
         Meta::Attachment(file) => {
-            wire::MessageMeta::Attachment(wire::AttachmentMeta { name: file.name.to_string(), size: file.size })
+            wire::MessageMeta::Attachment(wire::AttachmentMeta { name: &file.name, size: file.size })
         }
     }
 }

@@ -157,7 +157,7 @@ fn session_read(handle: &Handle, params: Option<&RawValue>) -> Result<Reply, Fai
     let record = RecordId::from(params.record);
     let page = handle.read(&record, bound, limit)?;
     let info = handle.record(&record).ok_or_else(Failure::not_found)?.info;
-    now(&convert::page(&page, &info.account, &info.bot))
+    now(&convert::page(&page, &convert::Speakers::of(&info.account, &info.bot)))
 }
 
 fn session_post(handle: &Handle, running: &HashSet<String>, params: Option<&RawValue>) -> Result<Reply, Failure> {

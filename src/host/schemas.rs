@@ -44,7 +44,7 @@ fn all() -> Vec<(&'static str, Value)> {
         ("records.put.params", sent::<wire::RecordPut>()),
         ("records.withdrawn.params", sent::<wire::RecordWithdrawn>()),
         ("session.read.params", received::<wire::ReadParams>()),
-        ("session.read.result", sent::<wire::ReadResult>()),
+        ("session.read.result", sent::<wire::ReadResult<'_>>()),
         ("session.post.params", received::<wire::PostParams>()),
         ("session.post.result", sent::<wire::PostResult>()),
         ("run.settled.params", sent::<wire::RunSettled>()),

@@ -239,7 +239,7 @@ fn h15_messages_carry_what_they_answer_and_change() {
     let messages = vec![delete, base, edit, file, answer];
     let page =
         records::Page { generation: 7, messages: messages.into(), head: Some(9), more_before: true, more_after: false };
-    let page = json(super::page(&page, &account(), &bot("B")));
+    let page = json(super::page(&page, &Speakers::of(&account(), &bot("B"))));
     assert_eq!(page["head"], "7:9");
     assert_eq!(page["hasMore"], serde_json::json!({"before": true, "after": false}));
     let at = "1970-01-01T00:00:00.001Z";

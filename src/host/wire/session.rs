@@ -27,9 +27,9 @@ pub struct ReadParams {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields)]
-pub struct ReadResult {
+pub struct ReadResult<'a> {
     /// Ascending.
-    pub messages: Vec<Message>,
+    pub messages: Vec<Message<'a>>,
     /// The head now.
     pub head: Option<Cursor>,
     /// What lies on either side.
@@ -50,17 +50,17 @@ pub struct HasMore {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields)]
-pub struct Message {
+pub struct Message<'a> {
     /// Never used again for another text.
     pub id: String,
     /// Its place.
     pub cursor: Cursor,
     /// Who said it.
-    pub from: String,
+    pub from: &'a str,
     /// When; orders nothing.
     pub at: Time,
     /// What a person reads.
-    pub text: String,
+    pub text: &'a str,
     /// What it answers. The record may no longer hold it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "MessageRef")]
@@ -68,15 +68,15 @@ pub struct Message {
     /// Whom it addresses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
-    pub mentions: Vec<String>,
+    pub mentions: Vec<&'a str>,
     /// What it changes. The record may no longer hold it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "About")]
     pub about: Option<About>,
     /// What the contract has no field for.
     #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Meta<MessageMeta>")]
-    pub meta: Option<Meta<MessageMeta>>,
+    #[schemars(with = "Meta<MessageMeta<'a>>")]
+    pub meta: Option<Meta<MessageMeta<'a>>>,
 }
 
 /// A message by its id.
@@ -119,39 +119,39 @@ pub struct Meta<T> {
 /// What a message shows beside its text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub enum MessageMeta {
+pub enum MessageMeta<'a> {
     /// A question with options.
-    Widget(WidgetMeta),
+    Widget(WidgetMeta<'a>),
     /// A file.
-    Attachment(AttachmentMeta),
+    Attachment(AttachmentMeta<'a>),
 }
 
 /// A question with options.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub struct WidgetMeta {
+pub struct WidgetMeta<'a> {
     /// The question.
-    pub prompt: String,
+    pub prompt: &'a str,
     /// What can be answered.
-    pub options: Vec<OptionMeta>,
+    pub options: Vec<OptionMeta<'a>>,
 }
 
 /// An option.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub struct OptionMeta {
+pub struct OptionMeta<'a> {
     /// What a person reads.
-    pub label: String,
+    pub label: &'a str,
     /// What the service takes.
-    pub value: String,
+    pub value: &'a str,
 }
 
 /// A file: never a path or an address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub struct AttachmentMeta {
+pub struct AttachmentMeta<'a> {
     /// Its name.
-    pub name: String,
+    pub name: &'a str,
     /// Its bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]

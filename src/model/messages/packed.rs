@@ -137,7 +137,7 @@ impl<'a> Packed<'a> {
     }
 }
 
-impl Packed<'_> {
+impl<'a> Packed<'a> {
     /// See [`Message::order`].
     #[must_use]
     pub fn order(&self) -> (u64, u8, u64) {
@@ -158,7 +158,7 @@ impl Packed<'_> {
 
     /// See [`Message::text`].
     #[must_use]
-    pub fn text(&self) -> &str {
+    pub fn text(&self) -> &'a str {
         text(self.text)
     }
 
@@ -182,13 +182,13 @@ impl Packed<'_> {
 
     /// See [`Message::meta`].
     #[must_use]
-    pub fn meta(&self) -> Option<&Meta> {
+    pub fn meta(&self) -> Option<&'a Meta> {
         self.meta
     }
 
     /// Its entry's id.
     #[must_use]
-    pub fn entry(&self) -> CompactId<'_> {
+    pub fn entry(&self) -> CompactId<'a> {
         self.entry
     }
 
