@@ -89,6 +89,8 @@ impl Marks {
         }
         let Self { count, bytes } = self;
         *count += 1;
+        // The rest is four numbers and a digest at most.
+        bytes.reserve(mark.entry.key().len() + 64);
         bytes.push(flags);
         mark.entry.put(bytes);
         for number in [Some(mark.seq), Some(mark.first), mark.edit, mark.delete].into_iter().flatten() {

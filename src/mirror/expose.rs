@@ -43,16 +43,17 @@ impl Mirror {
 
     fn stage_in_order(&mut self, now: Mono, staged: &mut Staged) {
         loop {
-            let Some((number, group)) = self.next_above() else {
+            let Some(number) = self.next_above() else {
                 return;
             };
             if staged.touched.len() >= BATCH {
                 // The rest is staged when this is committed.
                 return;
             }
-            if group.iter().any(|&(key, part)| !self.stable(key, part, now)) {
+            if self.order.at(number).any(|(key, part)| !self.stable(key, part, now)) {
                 return;
             }
+            let group: Vec<(Key, Part)> = self.order.at(number).collect();
             for (key, part) in group {
                 self.stage(key, part, number, staged);
             }
@@ -61,8 +62,8 @@ impl Mirror {
         }
     }
 
-    /// The lowest pending number above the head, and all that is pending with it.
-    fn next_above(&self) -> Option<(u64, Vec<(Key, Part)>)> {
+    /// The lowest pending number above the head.
+    fn next_above(&self) -> Option<u64> {
         self.order.next(self.staged_head.map_or(Some(0), |head| head.checked_add(1))?)
     }
 
@@ -111,8 +112,7 @@ impl Mirror {
     /// is the next exposure, and is waited for.
     fn own_number(&self) -> Option<u64> {
         let next = self.staged_head?.checked_add(1)?;
-        let pending = self.next_above().is_some_and(|(number, _)| number == next);
-        (!pending).then_some(next)
+        (self.next_above() != Some(next)).then_some(next)
     }
 
     /// Turns one pending text into a message with the cursor `number`.
@@ -249,7 +249,7 @@ impl Mirror {
         if self.opening.is_none() || self.in_flight.is_some() {
             return false;
         }
-        if self.next_above().is_some_and(|(number, _)| number <= c) {
+        if self.next_above().is_some_and(|number| number <= c) {
             return false;
         }
         // Behind the head nobody waits for a body, but after a restart the record doesn't open without the texts that it had.
@@ -322,12 +322,12 @@ impl Mirror {
         if self.in_flight.is_some() || self.generation.is_none() || self.held() {
             return None;
         }
-        let in_order = self.next_above().and_then(|(_, group)| {
-            let waits = |&(key, _): &_| matches!(self.entries.body(key), Body::Waiting { .. });
-            if group.iter().any(waits) {
+        let in_order = self.next_above().and_then(|number| {
+            let waits = |(key, _)| matches!(self.entries.body(key), Body::Waiting { .. });
+            if self.order.at(number).any(waits) {
                 None
             } else {
-                group.iter().filter_map(|&(key, part)| self.stable_at(key, part)).max()
+                self.order.at(number).filter_map(|(key, part)| self.stable_at(key, part)).max()
             }
         });
         let late = self.behind().into_iter().filter_map(|(key, part)| {

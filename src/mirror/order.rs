@@ -47,19 +47,14 @@ impl Order {
         }
     }
 
-    /// The lowest number at or above `from`, and all that has it.
-    pub(super) fn next(&self, from: u64) -> Option<(u64, Vec<(Key, Part)>)> {
-        let (set, backlog) = (self.set.range((from, 0, Part::Entry)..), self.backlog_from(from));
-        let (mut set, mut backlog) = (set.copied().peekable(), backlog.peekable());
-        let number = set.peek().into_iter().chain(backlog.peek()).map(|(number, ..)| *number).min()?;
-        let same = |(other, ..): &Pending| *other == number;
-        let mut group: Vec<(Key, Part)> =
-            set.take_while(same).chain(backlog.take_while(same)).map(|(_, key, part)| (key, part)).collect();
-        if group.len() > 1 {
-            group.sort_unstable();
-            group.dedup();
-        }
-        Some((number, group))
+    /// The lowest number at or above `from`.
+    pub(super) fn next(&self, from: u64) -> Option<u64> {
+        self.from(from).next().map(|(number, ..)| number)
+    }
+
+    /// All that has this number, in order.
+    pub(super) fn at(&self, number: u64) -> impl Iterator<Item = (Key, Part)> {
+        self.from(number).take_while(move |(other, ..)| *other == number).map(|(_, key, part)| (key, part))
     }
 
     /// All up to this number, in order.
@@ -69,7 +64,13 @@ impl Order {
 
     /// All of it, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = Pending> {
-        let (mut set, mut backlog) = (self.set.iter().copied().peekable(), self.backlog_from(0).peekable());
+        self.from(0)
+    }
+
+    /// All from this number on, in order.
+    fn from(&self, from: u64) -> impl Iterator<Item = Pending> {
+        let set = self.set.range((from, 0, Part::Entry)..).copied();
+        let (mut set, mut backlog) = (set.peekable(), self.backlog_from(from).peekable());
         std::iter::from_fn(move || match (set.peek(), backlog.peek()) {
             (Some(one), Some(other)) if one == other => {
                 backlog.next();
@@ -141,11 +142,9 @@ mod tests {
                 prop_assert!(order.iter().eq(model.iter().copied()));
                 prop_assert!(order.up_to(from).eq(model.range(..=(from, Key::MAX, Part::Answer)).copied()));
                 let number = model.range((from, 0, Part::Entry)..).next().map(|(number, ..)| *number);
-                let group = number.map(|number| {
-                    let same = model.iter().filter(|(other, ..)| *other == number);
-                    (number, same.map(|&(_, key, part)| (key, part)).collect::<Vec<_>>())
-                });
-                prop_assert_eq!(order.next(from), group);
+                prop_assert_eq!(order.next(from), number);
+                let same = model.iter().filter(|(number, ..)| *number == from).map(|&(_, key, part)| (key, part));
+                prop_assert!(order.at(from).eq(same));
             }
         }
     }

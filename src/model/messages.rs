@@ -54,12 +54,14 @@ pub struct Laid(Place);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     chunk: u32,
-    /// In its chunk; with [`ALONE`].
+    /// In its chunk; with [`ALONE`] and [`WITH_META`].
     offset: u32,
 }
 
-/// Set in a slot's offset: the message replies to nothing after all. (Only a chunk's first message can be longer than [`CHUNK`], so the bit is free.)
+/// Set in a slot's offset: the message replies to nothing after all. (Only a chunk's first message can be longer than [`CHUNK`], so the bits are free.)
 const ALONE: u32 = 1 << 31;
+/// Set there, too: it names a meta of its shelf.
+const WITH_META: u32 = 1 << 30;
 
 /// The chunks. What is put stays as it is.
 #[derive(Clone, Debug, Default)]
@@ -190,7 +192,7 @@ impl Messages {
         let mut copied = Vec::new();
         for slot in self.slots.range(range) {
             let Place { chunk, offset } = slot.place;
-            if chunk as usize == self.shelf.open || self.shelf.get(slot).has_meta() {
+            if chunk as usize == self.shelf.open || offset & WITH_META != 0 {
                 copied.push(some.slots.len());
                 some.slots.push(slot);
                 continue;
@@ -234,6 +236,15 @@ impl Messages {
         self.slots.partition_point(|slot| u128::from(slot.number) < number)
     }
 
+    /// A bound of the text at a range of indices, from what its chunks hold in all.
+    #[must_use]
+    pub fn at_most(&self, range: Range<usize>) -> usize {
+        let mut last = None;
+        let chunks =
+            self.slots.range(range).map(|slot| slot.place.chunk).filter(|chunk| last.replace(*chunk) != Some(*chunk));
+        chunks.map(|chunk| self.shelf.chunks[chunk as usize].len()).sum()
+    }
+
     /// The messages at a range of indices that is within bounds.
     pub fn range(&self, range: Range<usize>) -> impl DoubleEndedIterator<Item = Packed<'_>> {
         self.slots.range(range).map(|slot| self.shelf.get(slot))
@@ -274,7 +285,8 @@ impl Shelf {
             self.metas.push(meta);
             self.metas.len() - 1
         });
-        self.put_draft(&Draft::of(&message), meta)
+        let place = self.put_draft(&Draft::of(&message), meta);
+        Place { offset: if meta.is_some() { place.offset | WITH_META } else { place.offset }, ..place }
     }
 
     fn put_draft(&mut self, draft: &Draft<'_>, meta: Option<usize>) -> Place {
@@ -332,7 +344,7 @@ impl Shelf {
     /// The message at a place that this shelf gave.
     fn get(&self, slot: Slot) -> Packed<'_> {
         let Slot { number, place } = slot;
-        let bytes = &self.chunks[place.chunk as usize][(place.offset & !ALONE) as usize..];
+        let bytes = &self.chunks[place.chunk as usize][(place.offset & !(ALONE | WITH_META)) as usize..];
         Packed::read(bytes, number, place.offset & ALONE != 0, &self.metas)
     }
 }

@@ -97,11 +97,12 @@ impl Transcript {
     /// [`PAGE_BYTES`] of text, but holds at least one number's messages where there is one.
     #[must_use]
     pub fn page(&self, span: Span, limit: usize) -> Page {
-        let (start, end) = match span {
-            Span::Newest => self.backward(self.messages.len(), limit),
-            Span::Before(number) => self.backward(self.messages.first_at_least(number), limit),
-            Span::After(number) => self.forward(self.messages.first_at_least(number.saturating_add(1)), limit),
-        };
+        // What is in the page is mostly known without a look at any message: none of them need be in the processor's caches yet.
+        let (mut start, mut end) = self.ends(span, limit, |_| 0);
+        if self.messages.at_most(start..end) >= PAGE_BYTES {
+            (start, end) =
+                self.ends(span, limit, |range| self.messages.range(range).map(|message| message.size()).sum());
+        }
         Page {
             generation: self.generation,
             messages: self.messages.some(start..end),
@@ -127,41 +128,45 @@ impl Transcript {
         })
     }
 
-    fn forward(&self, start: usize, limit: usize) -> (usize, usize) {
+    /// Where a page begins and ends, by the sizes of its messages.
+    fn ends(&self, span: Span, limit: usize, size: impl Fn(Range<usize>) -> usize) -> (usize, usize) {
+        match span {
+            Span::Newest => self.backward(self.messages.len(), limit, size),
+            Span::Before(number) => self.backward(self.messages.first_at_least(number), limit, size),
+            Span::After(number) => self.forward(self.messages.first_at_least(number.saturating_add(1)), limit, size),
+        }
+    }
+
+    fn forward(&self, start: usize, limit: usize, size: impl Fn(Range<usize>) -> usize) -> (usize, usize) {
         let mut end = start;
         let mut bytes = 0;
         while let Some(number) = self.messages.number(end).filter(|_| end - start < limit) {
             let count = (end..self.len()).take_while(|index| self.messages.number(*index) == Some(number)).count();
-            let size = self.size(end..end + count);
-            if end > start && bytes + size >= PAGE_BYTES {
+            let more = size(end..end + count);
+            if end > start && bytes + more >= PAGE_BYTES {
                 break;
             }
-            bytes += size;
+            bytes += more;
             end += count;
         }
         (start, end)
     }
 
-    fn backward(&self, end: usize, limit: usize) -> (usize, usize) {
+    fn backward(&self, end: usize, limit: usize, size: impl Fn(Range<usize>) -> usize) -> (usize, usize) {
         let mut start = end;
         let mut bytes = 0;
         while let Some(number) = start.checked_sub(1).and_then(|last| self.messages.number(last))
             && end - start < limit
         {
             let count = (0..start).rev().take_while(|index| self.messages.number(*index) == Some(number)).count();
-            let size = self.size(start - count..start);
-            if start < end && bytes + size >= PAGE_BYTES {
+            let more = size(start - count..start);
+            if start < end && bytes + more >= PAGE_BYTES {
                 break;
             }
-            bytes += size;
+            bytes += more;
             start -= count;
         }
         (start, end)
-    }
-
-    /// How much text.
-    fn size(&self, range: Range<usize>) -> usize {
-        self.messages.range(range).map(|message| message.size()).sum()
     }
 }
 

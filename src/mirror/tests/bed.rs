@@ -455,7 +455,7 @@ impl Bed {
         let known = generation.is_some();
         if let Some(passed) = self.mirror.staged_head.filter(|passed| known && head < Some(*passed)) {
             let from = head.map_or(0, |head| head + 1);
-            let next = self.mirror.order.next(from).map(|(number, _)| number);
+            let next = self.mirror.order.next(from);
             assert!(next.is_none_or(|number| number > passed), "the head passed something pending");
         }
         let mut follow = Vec::new();

@@ -121,11 +121,6 @@ impl<'a> Packed<'a> {
         self.bytes
     }
 
-    /// Whether it names a meta.
-    pub(super) fn has_meta(&self) -> bool {
-        self.flags & META != 0
-    }
-
     pub(super) fn alone(&self) -> bool {
         self.alone
     }
