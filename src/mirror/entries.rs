@@ -355,19 +355,15 @@ impl Entries {
 
     /// The version of a row and what it carries; the default for one never heard of.
     pub(super) fn row(&self, seq: u64) -> RowState {
-        if let Some(key) = self.home(seq) {
+        if let Some(key) = self.at_home.get(seq) {
             return RowState { number: self.number(key), entry: Some(key) };
         }
         self.odd_rows.get(&seq).copied().unwrap_or_default()
     }
 
-    fn home(&self, seq: u64) -> Option<Key> {
-        self.at_home.get(seq)
-    }
-
     /// The row is at a version and carries nothing.
     pub(super) fn empty_row(&mut self, seq: u64, number: Option<u64>) {
-        self.leave_home(seq);
+        self.at_home.remove(seq);
         self.odd_rows.insert(seq, RowState { number, entry: None });
     }
 
@@ -388,11 +384,6 @@ impl Entries {
         if before != seq {
             self.release(before, key);
         }
-        let home = self.home(seq);
-        let already = before == seq && home == Some(key);
-        if !already && home.is_some() {
-            self.leave_home(seq);
-        }
         self.slots[key].seq = seq;
         if let Some(number) = number {
             self.set_number(key, self.number(key).map_or(number, |known| known.max(number)));
@@ -401,20 +392,12 @@ impl Entries {
             if !self.odd_rows.is_empty() {
                 self.odd_rows.remove(&seq);
             }
-            if !already {
-                self.at_home.insert(seq, key);
-            }
+            self.at_home.insert(seq, key);
         } else {
             // The entry was seen with a higher number in another row.
-            if already {
-                self.leave_home(seq);
-            }
+            self.at_home.remove(seq);
             self.odd_rows.insert(seq, RowState { number, entry: Some(key) });
         }
-    }
-
-    fn leave_home(&mut self, seq: u64) {
-        self.at_home.remove(seq);
     }
 }
 

@@ -137,8 +137,6 @@ impl Rare {
 #[derive(Debug, Default)]
 pub(super) struct Desks {
     places: DenseMap,
-    /// How many have one.
-    count: usize,
     works: Vec<Work>,
     free: Vec<u32>,
 }
@@ -153,7 +151,7 @@ impl Desks {
     }
 
     pub(super) fn get_or_default(&mut self, key: Key) -> &mut Work {
-        let Self { places, works, free, count } = self;
+        let Self { places, works, free } = self;
         let place = places.get(key.into()).unwrap_or_else(|| {
             let place = free.pop().unwrap_or_else(|| {
                 if works.len() == works.capacity() {
@@ -165,7 +163,6 @@ impl Desks {
                 u32::try_from(works.len() - 1).unwrap_or(u32::MAX)
             });
             places.insert(key.into(), place);
-            *count += 1;
             place
         });
         &mut works[place as usize]
@@ -175,15 +172,19 @@ impl Desks {
         let Some(place) = self.places.remove(key.into()) else { return };
         self.works[place as usize] = Work::default();
         self.free.push(place);
-        self.count -= 1;
-        if self.free.len() > 3 * self.count + SPARE {
+        if self.free.len() > 3 * self.count() + SPARE {
             self.tidy();
         }
     }
 
+    /// How many have one.
+    fn count(&self) -> usize {
+        self.works.len() - self.free.len()
+    }
+
     /// Gives back what is free.
     fn tidy(&mut self) {
-        let mut works = Vec::with_capacity(self.count);
+        let mut works = Vec::with_capacity(self.count());
         for place in self.places.values_mut() {
             let work = std::mem::take(&mut self.works[*place as usize]);
             *place = u32::try_from(works.len()).unwrap_or(u32::MAX);

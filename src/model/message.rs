@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Attachment, EntryId, Wall, Widget, push_number};
+use super::ids::push_number;
+use super::{Attachment, EntryId, Wall, Widget};
 
 /// What an id is longer than its entry's, at most as a rule: `<generation>:` before it, `:reply:delete:<number>` behind it.
 const AROUND_ENTRY: usize = 32;

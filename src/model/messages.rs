@@ -60,7 +60,7 @@ struct Place {
 
 /// Set in a slot's offset: the message replies to nothing after all. (Only a chunk's first message can be longer than [`CHUNK`], so the bits are free.)
 const ALONE: u32 = 1 << 31;
-/// Set there, too: it names a meta of its shelf.
+/// Set there, too: it names a meta of its shelf. A page sees so without a look at the message.
 const WITH_META: u32 = 1 << 30;
 
 /// The chunks. What is put stays as it is.

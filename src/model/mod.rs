@@ -25,5 +25,3 @@ pub use message::{Author, Message, Meta, Part, Version, base_id, version_id};
 pub use messages::{Draft, Laid, Messages, Packed, Pile, Tray};
 pub(crate) use pieces::Pieces;
 pub use time::{Mono, Now, Wall};
-
-use ids::push_number;

@@ -113,7 +113,6 @@ mod tests {
     const PIECE: usize = 64;
 
     proptest! {
-
         #[test]
         fn a_list_in_pieces_is_a_list(length in 0..3 * PIECE, inserts in prop::collection::vec(any::<prop::sample::Index>(), 0..20)) {
             let mut list: Vec<usize> = (0..length).map(|item| 2 * item).collect();

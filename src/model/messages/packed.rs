@@ -124,15 +124,15 @@ impl<'a> Packed<'a> {
     pub(super) fn alone(&self) -> bool {
         self.alone
     }
+}
 
+impl<'a> Packed<'a> {
     /// See [`Message::reply_to`].
     #[must_use]
     pub fn reply_to(&self) -> Option<CompactId<'a>> {
         self.reply_to
     }
-}
 
-impl<'a> Packed<'a> {
     /// See [`Message::order`].
     #[must_use]
     pub fn order(&self) -> (u64, u8, u64) {

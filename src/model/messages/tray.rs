@@ -23,23 +23,21 @@ impl Tray {
     pub fn lay(&mut self, draft: &Draft<'_>) -> Laid {
         let room = draft.room();
         let Self { chunks, open, free } = self;
-        let fits = |chunk: &u32| {
-            let held = chunks[*chunk as usize].bytes.len();
-            held == 0 || held + room <= CHUNK
-        };
         // The first one grows by itself; where one is full, many messages wait.
-        let first = open.is_none_or(|open| chunks[open as usize].count == 0);
-        let chunk = open.filter(fits).or_else(|| free.pop()).unwrap_or_else(|| {
+        let full = open.is_some_and(|open| {
+            let held = chunks[open as usize].bytes.len();
+            held > 0 && held + room > CHUNK
+        });
+        let chunk = open.filter(|_| !full).or_else(|| free.pop()).unwrap_or_else(|| {
             chunks.push(Waiting::default());
             // Each holds something that waits.
             u32::try_from(chunks.len() - 1).unwrap_or(u32::MAX)
         });
-        let follows = !first && *open != Some(chunk);
         *open = Some(chunk);
         let Waiting { bytes, count } = &mut chunks[chunk as usize];
         *count += 1;
         let offset = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        bytes.reserve(if follows { room.max(CHUNK) } else { room });
+        bytes.reserve(if full { room.max(CHUNK) } else { room });
         draft.put(bytes, None);
         Laid(Place { chunk, offset })
     }
