@@ -6,25 +6,23 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, params};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _, Transaction, params};
 
 use super::{Commit, Error, Store};
-use crate::mirror::{Digest, Mark, Stored};
-use crate::model::{AgentId, Author, CompactId, Part};
+use crate::mirror::Stored;
+use crate::model::AgentId;
+use blocks::TABLE;
+
+mod blocks;
+mod old;
 
 /// "cgbx": says that the file is ours.
 const APPLICATION_ID: i32 = 0x6367_6278;
-/// Rises when a table changes; another one isn't ours.
-const SCHEMA: i32 = 2;
-/// The schema whose digests were whole and whose marks lay in the order of their entries' ids: it is brought up to date.
-const FIRST_SCHEMA: i32 = 1;
-/// An entry's first exposure never changes, and new ones are the highest: in this order what is new lies together, at the end. (In the order of ids,
-/// which are as good as random, ten thousand marks touched nearly every page of a large index.)
-const MARK: &str = "CREATE TABLE mark (
-  bot INTEGER NOT NULL, generation INTEGER NOT NULL, first INTEGER NOT NULL, entry TEXT NOT NULL, part INTEGER NOT NULL,
-  seq INTEGER NOT NULL, digest BLOB, edit INTEGER, deleted INTEGER, author INTEGER NOT NULL,
-  PRIMARY KEY (bot, generation, first, entry, part)
-) WITHOUT ROWID";
+/// Rises when a table changes, or the bytes of marks; another one isn't ours.
+const SCHEMA: i32 = 3;
+/// Schemas with a row for each mark, in the first of which digests were whole: they are brought up to date.
+const OLD_SCHEMAS: [i32; 2] = [1, 2];
 /// The header's word for a file with a log beside it, as ours is; 1 is one without.
 const WAL_FORMAT: u8 = 2;
 /// Pages in the log before they go to the file and it begins anew: to write over blocks that it has makes an exposure durable with two thirds of the
@@ -106,15 +104,9 @@ impl Store for Sqlite {
     fn load(&mut self, account: &str, agent: &AgentId) -> Result<Stored, Error> {
         self.with(|connection| {
             let read = |connection: &Connection| -> rusqlite::Result<Stored> {
-                let mut query = connection.prepare_cached(
-                    "SELECT generation, entry, part, seq, digest, first, edit, deleted, author FROM mark
-                     WHERE bot = (SELECT id FROM bot WHERE account = ?1 AND agent = ?2)",
-                )?;
-                let mut rows = query.query(params![account, agent.as_str()])?;
                 let mut stored = Stored::default();
-                while let Some(row) = rows.next()? {
-                    let (generation, mark) = mark(row)?;
-                    stored.push(generation, &mark);
+                if let Some(bot) = bot(connection, account, agent)? {
+                    blocks::load(connection, bot, &mut stored)?;
                 }
                 stored.shrink();
                 Ok(stored)
@@ -141,59 +133,28 @@ impl Store for Sqlite {
     }
 }
 
-/// A row as a mark. What none of ours can hold is an error, never a guess: a guessed cursor would be told to hosts.
-fn mark<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<(u64, Mark<CompactId<'a>>)> {
-    let number = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
-    let maybe = |column| row.get::<_, Option<i64>>(column).map(|value| value.map(i64::cast_unsigned));
-    let flag = |column| match row.get::<_, i64>(column)? {
-        0 => Ok(false),
-        1 => Ok(true),
-        other => Err(rusqlite::Error::IntegralValueOutOfRange(column, other)),
-    };
-    let mark = Mark {
-        entry: CompactId::of(row.get_ref(1)?.as_str()?),
-        part: if flag(2)? { Part::Answer } else { Part::Entry },
-        seq: number(3)?,
-        digest: row.get::<_, Option<[u8; 16]>>(4)?.map(Digest),
-        first: number(5)?,
-        edit: maybe(6)?,
-        delete: maybe(7)?,
-        author: if flag(8)? { Author::Bot } else { Author::Account },
-    };
-    Ok((number(0)?, mark))
+/// The number of a Bot, where anything was ever written of it.
+fn bot(connection: &Connection, account: &str, agent: &AgentId) -> rusqlite::Result<Option<i64>> {
+    connection
+        .prepare_cached("SELECT id FROM bot WHERE account = ?1 AND agent = ?2")?
+        .query_row(params![account, agent.as_str()], |row| row.get(0))
+        .optional()
 }
 
 fn write_batch(transaction: &Transaction<'_>, commit: &Commit) -> rusqlite::Result<()> {
     let Commit { account, agent, batch } = commit;
-    transaction
-        .prepare_cached("INSERT INTO bot (account, agent) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
-        .execute(params![account, agent.as_str()])?;
-    let bot: i64 = transaction
-        .prepare_cached("SELECT id FROM bot WHERE account = ?1 AND agent = ?2")?
-        .query_row(params![account, agent.as_str()], |row| row.get(0))?;
+    let bot = if let Some(known) = bot(transaction, account, agent)? {
+        known
+    } else {
+        transaction
+            .prepare_cached("INSERT INTO bot (account, agent) VALUES (?1, ?2)")?
+            .execute(params![account, agent.as_str()])?;
+        transaction.last_insert_rowid()
+    };
     if batch.clear {
-        transaction.prepare_cached("DELETE FROM mark WHERE bot = ?1")?.execute([bot])?;
+        transaction.prepare_cached("DELETE FROM block WHERE bot = ?1")?.execute([bot])?;
     }
-    let mut insert = transaction.prepare_cached(
-        "INSERT OR REPLACE INTO mark (bot, generation, entry, part, seq, digest, first, edit, deleted, author)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-    )?;
-    for mark in batch.marks.iter() {
-        // SQLite's integers are signed: the bits are kept, the order isn't needed there.
-        insert.execute(params![
-            bot,
-            batch.generation.cast_signed(),
-            mark.entry.text(&mut [0; _]),
-            i64::from(mark.part == Part::Answer),
-            mark.seq.cast_signed(),
-            mark.digest.as_ref().map(|digest| &digest.0[..]),
-            mark.first.cast_signed(),
-            mark.edit.map(u64::cast_signed),
-            mark.delete.map(u64::cast_signed),
-            i64::from(mark.author == Author::Bot),
-        ])?;
-    }
-    Ok(())
+    blocks::write(transaction, bot, batch)
 }
 
 fn open(path: &Path) -> Result<Connection, Error> {
@@ -238,7 +199,7 @@ fn plausible(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-fn prepare(connection: Connection) -> Result<Connection, Error> {
+fn prepare(mut connection: Connection) -> Result<Connection, Error> {
     let setup = |connection: &Connection| -> rusqlite::Result<(i32, i32, i64)> {
         connection.busy_timeout(BUSY)?;
         let application = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
@@ -249,12 +210,14 @@ fn prepare(connection: Connection) -> Result<Connection, Error> {
     };
     let (application, schema, tables) = setup(&connection).map_err(classify)?;
     let fresh = (application, schema, tables) == (0, 0, 0);
-    let old = (application, schema, tables) == (APPLICATION_ID, FIRST_SCHEMA, 2);
+    let old = application == APPLICATION_ID && OLD_SCHEMAS.contains(&schema) && tables == 2;
     if !fresh && !old && (application, schema, tables) != (APPLICATION_ID, SCHEMA, 2) {
         return Err(Error::Foreign(format!("application {application}, schema {schema}, {tables} tables")));
     }
-    let finish = |connection: &Connection| -> rusqlite::Result<()> {
+    let finish = |connection: &mut Connection| -> rusqlite::Result<()> {
         connection.pragma_update(None, "journal_mode", "WAL")?;
+        // Where a value was bound, SQLite would else prepare a statement anew to plan with it: twice for each Bot of a commit, and always the same plan.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         // Durable when the commit returns: the host hears of an exposure only after it.
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES)?;
@@ -262,27 +225,18 @@ fn prepare(connection: Connection) -> Result<Connection, Error> {
             connection.execute_batch(&format!(
                 "BEGIN IMMEDIATE;
                  CREATE TABLE bot (id INTEGER PRIMARY KEY, account TEXT NOT NULL, agent TEXT NOT NULL, UNIQUE (account, agent));
-                 {MARK};
+                 {TABLE};
                  PRAGMA application_id = {APPLICATION_ID};
                  PRAGMA user_version = {SCHEMA};
                  COMMIT;"
             ))?;
         }
         if old {
-            connection.execute_batch(&format!(
-                "BEGIN IMMEDIATE;
-                 ALTER TABLE mark RENAME TO old_mark;
-                 {MARK};
-                 INSERT INTO mark (bot, generation, first, entry, part, seq, digest, edit, deleted, author)
-                   SELECT bot, generation, first, entry, part, seq, CAST(substr(digest, 1, 16) AS BLOB), edit, deleted, author FROM old_mark;
-                 DROP TABLE old_mark;
-                 PRAGMA user_version = {SCHEMA};
-                 COMMIT;"
-            ))?;
+            old::bring_up_to_date(connection)?;
         }
         Ok(())
     };
-    finish(&connection).map_err(classify)?;
+    finish(&mut connection).map_err(classify)?;
     Ok(connection)
 }
 
@@ -318,8 +272,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
-    use crate::mirror::Batch;
-    use crate::model::EntryId;
+    use crate::mirror::{Batch, Digest, Mark};
+    use crate::model::{Author, EntryId, Part};
 
     fn mark(entry: &str, first: u64) -> Mark {
         Mark {
@@ -397,22 +351,6 @@ mod tests {
             assert_eq!(fs::read(&aside[0]).expect("reads"), content, "kept as it was");
             index.commit(&[commit(1, false, vec![mark("x", 1)])]).expect("commits to the new one");
         }
-    }
-
-    #[test]
-    fn an_index_of_the_first_schema_is_brought_up_to_date() {
-        let dir = tempfile::tempdir().expect("tempdir");
-        let path = dir.path().join("index.sqlite3");
-        let mut index = Sqlite::at(path.clone());
-        index.commit(&[commit(7, false, vec![mark("t1", 2)])]).expect("commits");
-        drop(index);
-        let old = Connection::open(&path).expect("opens");
-        old.execute_batch("UPDATE mark SET digest = CAST(digest || zeroblob(16) AS BLOB); PRAGMA user_version = 1")
-            .expect("as the first schema had it");
-        drop(old);
-        let mut index = Sqlite::at(path);
-        assert_eq!(load(&mut index), vec![(7, mark("t1", 2))]);
-        assert!(index.take_set_aside().is_empty());
     }
 
     #[test]

@@ -74,31 +74,22 @@ const EDITED: u8 = 1 << 2;
 const DELETED: u8 = 1 << 3;
 const BOT: u8 = 1 << 4;
 
+/// A mark and its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct PackedMark<'a> {
+    /// The mark.
+    pub mark: Mark<CompactId<'a>>,
+    /// As it lies in [`Marks`].
+    pub bytes: &'a [u8],
+}
+
 impl Marks {
     /// Adds one.
     pub fn push(&mut self, mark: &Mark<CompactId<'_>>) {
-        let mut flags = 0;
-        for (flag, set) in [
-            (ANSWER, mark.part == Part::Answer),
-            (READABLE, mark.digest.is_some()),
-            (EDITED, mark.edit.is_some()),
-            (DELETED, mark.delete.is_some()),
-            (BOT, mark.author == Author::Bot),
-        ] {
-            flags |= if set { flag } else { 0 };
-        }
-        let Self { count, bytes } = self;
-        *count += 1;
+        self.count += 1;
         // The rest is four numbers and a digest at most.
-        bytes.reserve(mark.entry.key().len() + 64);
-        bytes.push(flags);
-        mark.entry.put(bytes);
-        for number in [Some(mark.seq), Some(mark.first), mark.edit, mark.delete].into_iter().flatten() {
-            varint::put(bytes, number);
-        }
-        if let Some(Digest(digest)) = &mark.digest {
-            bytes.extend_from_slice(digest);
-        }
+        self.bytes.reserve(mark.entry.key().len() + 64);
+        put(&mut self.bytes, mark);
     }
 
     /// How many there are.
@@ -115,23 +106,33 @@ impl Marks {
 
     /// All of them, in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = Mark<CompactId<'_>>> {
-        let mut bytes = &self.bytes[..];
-        (0..self.count).map(move |_| {
-            let flags = bytes.split_off_first().copied().unwrap_or(0);
-            let is = |flag| flags & flag != 0;
-            let entry = CompactId::take(&mut bytes);
-            let (seq, first) = (varint::take(&mut bytes), varint::take(&mut bytes));
-            let edit = is(EDITED).then(|| varint::take(&mut bytes));
-            let delete = is(DELETED).then(|| varint::take(&mut bytes));
-            let digest = is(READABLE).then(|| {
-                let (digest, rest) = bytes.split_first_chunk().unwrap_or((&[0; 16], &[]));
-                bytes = rest;
-                Digest(*digest)
-            });
-            let part = if is(ANSWER) { Part::Answer } else { Part::Entry };
-            let author = if is(BOT) { Author::Bot } else { Author::Account };
-            Mark { entry, part, seq, digest, first, edit, delete, author }
-        })
+        self.packed().map(|packed| packed.mark)
+    }
+
+    /// The same, each with its bytes.
+    pub fn packed(&self) -> impl Iterator<Item = PackedMark<'_>> {
+        let mut rest = &self.bytes[..];
+        (0..self.count).map(move |_| take(&mut rest))
+    }
+
+    /// Marks that were packed before, by whoever it was: `None` where the bytes are other ones than [`push`](Self::push) would have written.
+    #[must_use]
+    pub fn unpack(mut bytes: &[u8]) -> Option<Vec<PackedMark<'_>>> {
+        let (mut all, mut again) = (Vec::new(), Vec::new());
+        while !bytes.is_empty() {
+            let packed = take(&mut bytes);
+            let told = match packed.mark.entry {
+                CompactId::Uuid(_) => true,
+                CompactId::Text(id) => str::from_utf8(id).is_ok_and(|id| CompactId::of(id) == packed.mark.entry),
+            };
+            again.clear();
+            put(&mut again, &packed.mark);
+            if !told || again != packed.bytes {
+                return None;
+            }
+            all.push(packed);
+        }
+        Some(all)
     }
 
     /// All of them, each with an id of its own.
@@ -139,6 +140,48 @@ impl Marks {
     pub fn to_vec(&self) -> Vec<Mark> {
         self.iter().map(|mark| mark.of(mark.entry.id())).collect()
     }
+}
+
+/// The bytes of a mark. The index keeps them, too: what changes here is another schema there.
+fn put(bytes: &mut Vec<u8>, mark: &Mark<CompactId<'_>>) {
+    let mut flags = 0;
+    for (flag, set) in [
+        (ANSWER, mark.part == Part::Answer),
+        (READABLE, mark.digest.is_some()),
+        (EDITED, mark.edit.is_some()),
+        (DELETED, mark.delete.is_some()),
+        (BOT, mark.author == Author::Bot),
+    ] {
+        flags |= if set { flag } else { 0 };
+    }
+    bytes.push(flags);
+    mark.entry.put(bytes);
+    for number in [Some(mark.seq), Some(mark.first), mark.edit, mark.delete].into_iter().flatten() {
+        varint::put(bytes, number);
+    }
+    if let Some(Digest(digest)) = &mark.digest {
+        bytes.extend_from_slice(digest);
+    }
+}
+
+/// Takes off the front what [`put`] put there. Of other bytes it makes some mark, never a panic.
+fn take<'a>(bytes: &mut &'a [u8]) -> PackedMark<'a> {
+    let whole = *bytes;
+    let flags = bytes.split_off_first().copied().unwrap_or(0);
+    let is = |flag| flags & flag != 0;
+    let entry = CompactId::take(bytes);
+    let (seq, first) = (varint::take(bytes), varint::take(bytes));
+    let edit = is(EDITED).then(|| varint::take(bytes));
+    let delete = is(DELETED).then(|| varint::take(bytes));
+    let digest = is(READABLE).then(|| {
+        let (digest, rest) = bytes.split_first_chunk().unwrap_or((&[0; 16], &[]));
+        *bytes = rest;
+        Digest(*digest)
+    });
+    let part = if is(ANSWER) { Part::Answer } else { Part::Entry };
+    let author = if is(BOT) { Author::Bot } else { Author::Account };
+    let mark = Mark { entry, part, seq, digest, first, edit, delete, author };
+    PackedMark { mark, bytes: &whole[..whole.len() - bytes.len()] }
 }
 
 impl fmt::Debug for Marks {
@@ -180,11 +223,24 @@ pub struct Stored {
 impl Stored {
     /// Adds a mark of a generation.
     pub fn push(&mut self, generation: u64, mark: &Mark<CompactId<'_>>) {
+        self.of(generation).push(mark);
+    }
+
+    /// Adds marks of a generation that are packed already.
+    pub fn extend(&mut self, generation: u64, packed: &[PackedMark<'_>]) {
+        let Marks { count, bytes } = self.of(generation);
+        *count += packed.len();
+        for PackedMark { bytes: more, .. } in packed {
+            bytes.extend_from_slice(more);
+        }
+    }
+
+    fn of(&mut self, generation: u64) -> &mut Marks {
         let place = self.generations.iter().position(|(of, _)| *of == generation).unwrap_or_else(|| {
             self.generations.push((generation, Marks::default()));
             self.generations.len() - 1
         });
-        self.generations[place].1.push(mark);
+        &mut self.generations[place].1
     }
 
     /// Gives back what was taken while it grew.
@@ -253,7 +309,62 @@ mod tests {
         fn marks_come_back_as_they_were(marks in marks()) {
             let packed: Marks = marks.iter().cloned().collect();
             prop_assert_eq!(packed.len(), marks.len());
-            prop_assert_eq!(packed.to_vec(), marks);
+            prop_assert_eq!(&packed.to_vec(), &marks);
+            let again: Vec<&[u8]> = Marks::unpack(&packed.bytes).expect("our own").iter().map(|mark| mark.bytes).collect();
+            prop_assert_eq!(again.len(), marks.len());
+            prop_assert_eq!(again.concat(), packed.bytes);
         }
+
+        #[test]
+        fn bytes_that_nobody_packed_are_no_marks(marks in marks(), cut in any::<prop::sample::Index>(), odd in prop::collection::vec(any::<u8>(), 1..80)) {
+            let packed: Marks = marks.into_iter().collect();
+            let cut = &packed.bytes[..cut.index(packed.bytes.len() + 1)];
+            for bytes in [cut, &odd] {
+                // Where they are marks after all, they are the same bytes packed again.
+                let Some(all) = Marks::unpack(bytes) else { continue };
+                let again: Marks = all.iter().map(|packed| packed.mark.of(packed.mark.entry.id())).collect();
+                prop_assert_eq!(&again.bytes, bytes);
+            }
+        }
+    }
+    #[test]
+    fn a_mark_lies_in_these_bytes_wherever_it_was_written() {
+        let id = "0f8fad5b-d9cb-469f-a165-70867728950e";
+        let marks: Marks = [
+            Mark {
+                entry: EntryId::from(id),
+                part: Part::Entry,
+                seq: 300,
+                digest: Some(Digest([7; 16])),
+                first: 5,
+                edit: Some(6),
+                delete: None,
+                author: Author::Bot,
+            },
+            Mark {
+                entry: EntryId::from("t1"),
+                part: Part::Answer,
+                seq: 1,
+                digest: None,
+                first: 2,
+                edit: None,
+                delete: Some(9),
+                author: Author::Account,
+            },
+        ]
+        .into_iter()
+        .collect();
+        let uuid = uuid::Uuid::parse_str(id).expect("an id");
+        let one = [&[0b1_0110, 0][..], uuid.as_bytes(), &[0xac, 2, 5, 6], &[7; 16]].concat();
+        let two = [0b0_1001, 3, b't', b'1', 1, 2, 9];
+        assert_eq!(marks.bytes, [&one[..], &two].concat());
+        assert!(Marks::unpack(&[&two[..], &[0b10_0000]].concat()).is_none());
+        assert!(Marks::unpack(&[0b0_1001, 3, 0xff, b'1', 1, 2, 9]).is_none(), "no text");
+        assert!(
+            Marks::unpack(&[0b0_1001, 3, b't', b'1', 0x81, 0, 2, 9]).is_none(),
+            "a number written longer than it is"
+        );
+        let spelled = [&[0, 37][..], id.as_bytes(), &[1, 2]].concat();
+        assert!(Marks::unpack(&spelled).is_none(), "an id that is packed otherwise");
     }
 }

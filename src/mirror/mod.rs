@@ -31,7 +31,7 @@ use std::time::Duration;
 use hashbrown::HashMap;
 
 pub use activity::{Notice, SPACING as ACTIVITY_SPACING};
-pub use batch::{Batch, Digest, Mark, Marks, Stored};
+pub use batch::{Batch, Digest, Mark, Marks, PackedMark, Stored};
 pub use render::{Rendered, Text, render};
 
 use crate::model::{

@@ -6,7 +6,7 @@ use uuid::fmt::Hyphenated;
 use super::{EntryId, varint};
 
 /// An id as it is packed: a UUID as the service writes them (36 characters, lower case) is 16 bytes, everything else is its text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CompactId<'a> {
     /// Written [`Hyphenated`] it is the id again.
     Uuid(Uuid),

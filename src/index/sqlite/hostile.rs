@@ -8,8 +8,8 @@ use proptest::sample::Index;
 
 use super::*;
 use crate::fuzz::{Corpus, Input, fuzz};
-use crate::mirror::Batch;
-use crate::model::EntryId;
+use crate::mirror::{Batch, Digest, Mark};
+use crate::model::{Author, EntryId, Part};
 
 const BOTS: [&str; 3] = ["bot", "other", "小白"];
 
@@ -104,17 +104,20 @@ fn any_bytes_are_an_index_or_are_set_aside() {
 }
 
 /// Made by SQL on a good index.
-const DAMAGES: [&str; 12] = [
-    "UPDATE mark SET digest = 'text'",
-    "UPDATE mark SET digest = x'00'",
-    "UPDATE mark SET digest = 7",
-    "UPDATE mark SET part = part + 2",
-    "UPDATE mark SET author = -1",
-    "UPDATE mark SET seq = 'x'",
-    "UPDATE mark SET edit = 0.5",
-    "UPDATE mark SET entry = CAST(x'ff' || entry AS TEXT)",
-    "ALTER TABLE mark RENAME COLUMN digest TO digests",
-    "ALTER TABLE mark RENAME TO marks",
+const DAMAGES: [&str; 15] = [
+    "UPDATE block SET marks = 'text'",
+    "UPDATE block SET marks = x'00'",
+    "UPDATE block SET marks = x''",
+    "UPDATE block SET marks = 7",
+    "UPDATE block SET marks = CAST(substr(marks, 1, length(marks) - 1) AS BLOB)",
+    "UPDATE block SET marks = CAST(substr(marks, 2) AS BLOB)",
+    "UPDATE block SET marks = CAST(marks || x'00' AS BLOB)",
+    "UPDATE block SET marks = CAST(marks || marks AS BLOB)",
+    "UPDATE block SET low = CAST(low || x'00' AS BLOB)",
+    "UPDATE block SET low = 'text' || bot || low",
+    "UPDATE block SET generation = 'x' || generation",
+    "ALTER TABLE block RENAME COLUMN marks TO mark",
+    "ALTER TABLE block RENAME TO blocks",
     "ALTER TABLE bot RENAME COLUMN agent TO agents",
     "DROP TABLE bot; CREATE TABLE other (x)",
 ];

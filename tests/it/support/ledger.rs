@@ -5,6 +5,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use coda_grok_bot::index::{Sqlite, Store as _};
+use coda_grok_bot::mirror::Mark;
+use coda_grok_bot::model::{AgentId, Part};
 use coda_grok_bot::service::INDEX;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -218,11 +221,11 @@ impl Ledger {
                 };
                 let key = (agent(record).to_owned(), entry.to_owned(), answer);
                 let mark = marks.get(&key).unwrap_or_else(|| panic!("the index doesn't hold {message}"));
-                let number = i64::try_from(at(message).1).unwrap();
+                let number = u64::try_from(at(message).1).unwrap();
                 let good = match message["about"]["change"].as_str() {
                     None => mark.first == number,
                     Some("edit") => mark.edit >= Some(number),
-                    Some(_) => mark.deleted >= Some(number),
+                    Some(_) => mark.delete >= Some(number),
                 };
                 assert!(good, "the index has {mark:?} of {message}");
             }
@@ -259,13 +262,6 @@ fn check_sign_in(bench: &Bench) {
     }
 }
 
-#[derive(Debug)]
-struct Mark {
-    first: i64,
-    edit: Option<i64>,
-    deleted: Option<i64>,
-}
-
 /// What a killed provider's index holds: by Bot, entry, and whether it is of the answer.
 fn marks(folder: &Path) -> BTreeMap<(String, String, bool), Mark> {
     // A copy: opening it would check its log in.
@@ -284,11 +280,18 @@ fn marks(folder: &Path) -> BTreeMap<(String, String, bool), Mark> {
         // Killed before its first use.
         return BTreeMap::new();
     }
-    let sql = "SELECT agent, entry, part, first, edit, deleted FROM mark JOIN bot ON bot.id = mark.bot";
-    let mut query = connection.prepare(sql).unwrap();
-    let rows = query.query_map([], |row| {
-        let key = (row.get(0)?, row.get(1)?, row.get::<_, i64>(2)? != 0);
-        Ok((key, Mark { first: row.get(3)?, edit: row.get(4)?, deleted: row.get(5)? }))
-    });
-    rows.unwrap().map(Result::unwrap).collect()
+    let mut query = connection.prepare("SELECT account, agent FROM bot").unwrap();
+    let bots = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
+    let bots: Vec<(String, String)> = bots.unwrap().map(Result::unwrap).collect();
+    drop(query);
+    drop(connection);
+    let mut index = Sqlite::at(copy.path().join(INDEX));
+    let mut marks = BTreeMap::new();
+    for (account, agent) in bots {
+        for (_, mark) in index.load(&account, &AgentId::from(&*agent)).unwrap().to_vec() {
+            marks.insert((agent.clone(), mark.entry.to_string(), mark.part == Part::Answer), mark);
+        }
+    }
+    assert!(index.take_set_aside().is_empty());
+    marks
 }

@@ -1,0 +1,236 @@
+//! Marks in blocks, as they lie in the table: a row for each takes three times as long to write and to load, and half as much room again.
+//!
+//! A block is neighbours in the order of their first exposures, one behind the other in the bytes of [`Marks`]; `low` is the place of its first one, and
+//! a block holds whatever lies from there to the next block's. A first exposure never changes, and new ones are the highest: so what is new lies
+//! together, in a Bot's last block and behind it. (In the order of ids, which are as good as random, ten thousand marks touched nearly every page of a
+//! large index.)
+
+use rusqlite::types::Type;
+use rusqlite::{OptionalExtension as _, Transaction, params};
+
+use crate::mirror::{Batch, Marks, PackedMark, Stored};
+use crate::model::{CompactId, Part};
+
+pub(super) const TABLE: &str = "CREATE TABLE block (
+  bot INTEGER NOT NULL, generation INTEGER NOT NULL, low BLOB NOT NULL, marks BLOB NOT NULL,
+  PRIMARY KEY (bot, generation, low)
+) WITHOUT ROWID";
+/// A row longer than some 1,000 bytes would lie in pages of its own, for SQLite wants four to a page of such a table.
+const MOST: usize = 930;
+/// New blocks are filled up to here: the marks in them grow a little when they are revised.
+const FILL: usize = 840;
+
+/// The place of a mark among those of its generation, as bytes that SQLite puts in the same order as [`order`] does.
+fn low(packed: &PackedMark<'_>) -> Vec<u8> {
+    let (first, part, entry) = order(packed);
+    let kind = u8::from(matches!(entry, CompactId::Text(_)));
+    [&first.to_be_bytes()[..], &[u8::from(part == Part::Answer), kind], entry.key()].concat()
+}
+
+fn order<'a>(packed: &PackedMark<'a>) -> (u64, Part, CompactId<'a>) {
+    (packed.mark.first, packed.mark.part, packed.mark.entry)
+}
+
+/// The marks of a block. What none of ours can be is an error, never a guess: a guessed cursor would be told to hosts.
+fn read<'a>(low_of: &[u8], marks: &'a [u8]) -> rusqlite::Result<Vec<PackedMark<'a>>> {
+    let all = Marks::unpack(marks).filter(|all| {
+        let rises = all.is_sorted_by(|one, two| order(one) < order(two));
+        rises && all.first().is_some_and(|first| low(first) == low_of)
+    });
+    all.ok_or_else(|| rusqlite::Error::FromSqlConversionFailure(0, Type::Blob, "no marks of ours".into()))
+}
+
+/// What a block held and what is new, each mark once: the newest.
+fn merged<'a>(held: &[PackedMark<'a>], new: &[PackedMark<'a>]) -> Vec<PackedMark<'a>> {
+    let mut all = [held, new].concat();
+    all.sort_by(|one, two| order(one).cmp(&order(two)));
+    all.dedup_by(|later, earlier| {
+        let same = order(later) == order(earlier);
+        if same {
+            *earlier = *later;
+        }
+        same
+    });
+    all
+}
+
+/// Sorted marks in pieces that are blocks.
+fn pieces<'a, 'b>(mut rest: &'b [PackedMark<'a>]) -> Vec<&'b [PackedMark<'a>]> {
+    let mut pieces = Vec::new();
+    while !rest.is_empty() {
+        let whole: usize = rest.iter().map(|mark| mark.bytes.len()).sum();
+        let mut size = 0;
+        let fits = rest.iter().take_while(|mark| {
+            size += mark.bytes.len();
+            size <= FILL
+        });
+        // One that is longer than a block is one of its own.
+        let count = if whole <= MOST { rest.len() } else { fits.count().max(1) };
+        let (piece, more) = rest.split_at(count);
+        pieces.push(piece);
+        rest = more;
+    }
+    pieces
+}
+
+/// Adds all of a Bot's marks to `stored`.
+pub(super) fn load(connection: &rusqlite::Connection, bot: i64, stored: &mut Stored) -> rusqlite::Result<()> {
+    let mut query = connection.prepare_cached("SELECT generation, low, marks FROM block WHERE bot = ?1")?;
+    let mut rows = query.query([bot])?;
+    while let Some(row) = rows.next()? {
+        let marks = read(row.get_ref(1)?.as_blob()?, row.get_ref(2)?.as_blob()?)?;
+        stored.extend(row.get::<_, i64>(0)?.cast_unsigned(), &marks);
+    }
+    Ok(())
+}
+
+/// Puts the marks of a batch where they belong; a mark that is there already gives way.
+pub(super) fn write(transaction: &Transaction<'_>, bot: i64, batch: &Batch) -> rusqlite::Result<()> {
+    // SQLite's integers are signed: the bits are kept, the order isn't needed there.
+    let generation = batch.generation.cast_signed();
+    let mut at = transaction.prepare_cached(
+        "SELECT low, marks FROM block WHERE bot = ?1 AND generation = ?2 AND low <= ?3 ORDER BY low DESC LIMIT 1",
+    )?;
+    let mut behind = transaction
+        .prepare_cached("SELECT low FROM block WHERE bot = ?1 AND generation = ?2 AND low > ?3 ORDER BY low LIMIT 1")?;
+    let mut put = transaction
+        .prepare_cached("INSERT OR REPLACE INTO block (bot, generation, low, marks) VALUES (?1, ?2, ?3, ?4)")?;
+    let all: Vec<PackedMark<'_>> = batch.marks.packed().collect();
+    let all = merged(&[], &all);
+    let mut rest = &all[..];
+    while let Some(lowest) = rest.first() {
+        let place = params![bot, generation, low(lowest)];
+        let held: Option<(Vec<u8>, Vec<u8>)> = at.query_row(place, |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+        let next: Option<Vec<u8>> = behind.query_row(place, |row| row.get(0)).optional()?;
+        // The block holds what lies below the next one; the lowest does, by the question that found it.
+        let count = next.map_or(rest.len(), |next| rest.partition_point(|mark| low(mark) < next).max(1));
+        let (here, later) = rest.split_at(count);
+        rest = later;
+        let (held_low, held_marks) = held.unzip();
+        let held = match (&held_low, &held_marks) {
+            (Some(low), Some(marks)) => read(low, marks)?,
+            _ => Vec::new(),
+        };
+        for piece in pieces(&merged(&held, here)) {
+            let bytes = piece.iter().map(|mark| mark.bytes).collect::<Vec<_>>().concat();
+            // A block that was full already stays as it is.
+            if held_marks.as_ref() != Some(&bytes) {
+                put.execute(params![bot, generation, low(&piece[0]), bytes])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::index::{Commit, Sqlite, Store as _};
+    use crate::mirror::{Digest, Mark};
+    use crate::model::{AgentId, Author, EntryId};
+
+    fn ids() -> impl Strategy<Value = String> {
+        let uuid = (0_u128..300).prop_map(|id| uuid::Uuid::from_u128(id << 120 | id).to_string());
+        let text = prop_oneof!["[a-c\u{0}]{0,3}".boxed(), "a{200,1200}".boxed()];
+        prop_oneof![8 => uuid.boxed(), 1 => text.boxed()]
+    }
+
+    fn marks() -> impl Strategy<Value = Mark> {
+        let number = || prop_oneof![8 => (0..60_u64).boxed(), 1 => any::<u64>().boxed()];
+        let revisions = (prop::option::of(number()), prop::option::of(number()), prop::option::of(any::<[u8; 16]>()));
+        (ids(), any::<bool>(), number(), number(), revisions, any::<bool>()).prop_map(
+            |(id, answer, seq, first, (edit, delete, digest), bot)| Mark {
+                entry: EntryId::from(id),
+                part: if answer { Part::Answer } else { Part::Entry },
+                seq,
+                digest: digest.map(Digest),
+                first,
+                edit,
+                delete,
+                author: if bot { Author::Bot } else { Author::Account },
+            },
+        )
+    }
+
+    fn commit(generation: u64, clear: bool, marks: Vec<Mark>) -> Commit {
+        let batch = Batch { id: 1, clear, generation, marks: marks.into_iter().collect() };
+        Commit { account: "a".to_owned(), agent: AgentId::from("bot"), batch }
+    }
+
+    proptest! {
+        #[test]
+        fn the_blocks_hold_what_a_map_would(
+            batches in prop::collection::vec((0..2_u64, prop::bool::weighted(0.05), prop::collection::vec(marks(), 1..120)), 1..12),
+        ) {
+            let mut index = Sqlite::in_memory();
+            let mut model = BTreeMap::new();
+            for (generation, clear, marks) in batches {
+                if clear {
+                    model.clear();
+                }
+                for mark in &marks {
+                    let part = u8::from(mark.part == Part::Answer);
+                    model.insert((generation, mark.first, part, mark.entry.clone()), mark.clone());
+                }
+                index.commit(&[commit(generation, clear, marks)]).expect("commits");
+                let mut held = index.load("a", &AgentId::from("bot")).expect("loads").to_vec();
+                held.sort_by_key(|(generation, mark)| {
+                    (*generation, mark.first, u8::from(mark.part == Part::Answer), mark.entry.clone())
+                });
+                let modelled: Vec<(u64, Mark)> =
+                    model.iter().map(|((generation, ..), mark)| (*generation, mark.clone())).collect();
+                prop_assert_eq!(held, modelled);
+            }
+        }
+
+        #[test]
+        fn the_bytes_of_places_are_in_the_order_of_the_places(marks in prop::collection::vec(marks(), 2..40)) {
+            let marks: Marks = marks.into_iter().collect();
+            let all: Vec<PackedMark<'_>> = marks.packed().collect();
+            for (one, two) in all.iter().zip(&all[1..]) {
+                prop_assert_eq!(low(one).cmp(&low(two)), order(one).cmp(&order(two)));
+            }
+        }
+    }
+
+    /// What a message takes stays small however its mark came: all at once, one by one, and after each was revised.
+    #[test]
+    fn blocks_stay_well_filled() {
+        let mark = |number: u64, edit| Mark {
+            entry: EntryId::from(uuid::Uuid::from_u128(u128::from(number) << 64 | 7).to_string()),
+            part: Part::Entry,
+            seq: number,
+            digest: Some(Digest([1; 16])),
+            first: number,
+            edit,
+            delete: None,
+            author: Author::Bot,
+        };
+        let rows = |index: &mut Sqlite| -> (i64, i64) {
+            let connection = index.opened().expect("opens");
+            let sql = "SELECT count(*), max(length(marks)) FROM block";
+            connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?))).expect("counts")
+        };
+        let (mut at_once, mut one_by_one) = (Sqlite::in_memory(), Sqlite::in_memory());
+        at_once.commit(&[commit(1, false, (0..600).map(|number| mark(number, None)).collect())]).expect("commits");
+        for number in 0..600 {
+            one_by_one.commit(&[commit(1, false, vec![mark(number, None)])]).expect("commits");
+        }
+        for index in [&mut at_once, &mut one_by_one] {
+            let (fresh, longest) = rows(index);
+            assert!(fresh <= 600 / 20, "{fresh} blocks");
+            assert!(longest <= 930);
+            for number in 0..600 {
+                index.commit(&[commit(1, false, vec![mark(number, Some(5000))])]).expect("commits");
+            }
+            let (revised, longest) = rows(index);
+            assert!(revised <= fresh * 2, "{revised} blocks after {fresh}");
+            assert!(longest <= 930);
+            assert_eq!(index.load("a", &AgentId::from("bot")).expect("loads").len(), 600);
+        }
+    }
+}
