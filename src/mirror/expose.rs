@@ -276,7 +276,7 @@ impl Mirror {
         let Some(exposed) = self.entries.exposed(key, part) else { return };
         let (version, number) = exposed.latest();
         self.entries.set_exposed(key, part, Exposed { delivered: true, base: version == Version::Base, ..exposed });
-        if part == Part::Entry && text.meta.is_none() {
+        if self.opening.is_some() && part == Part::Entry && text.meta.is_none() {
             // A whole history comes this way after a restart.
             let replies = text.reply_to.as_ref().is_some_and(|id| self.is_message(CompactId::of(id.as_str())));
             let draft = draft(&self.entries, key, version, at, &text);

@@ -37,7 +37,11 @@ fn read<'a>(low_of: &[u8], marks: &'a [u8]) -> rusqlite::Result<Vec<PackedMark<'
         let rises = all.is_sorted_by(|one, two| order(one) < order(two));
         rises && all.first().is_some_and(|first| low(first) == low_of)
     });
-    all.ok_or_else(|| rusqlite::Error::FromSqlConversionFailure(0, Type::Blob, "no marks of ours".into()))
+    all.ok_or_else(no_marks)
+}
+
+fn no_marks() -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(0, Type::Blob, "no marks of ours".into())
 }
 
 /// What a block held and what is new, each mark once: the newest.
@@ -56,18 +60,19 @@ fn merged<'a>(held: &[PackedMark<'a>], new: &[PackedMark<'a>]) -> Vec<PackedMark
 
 /// Sorted marks in pieces that are blocks.
 fn pieces<'a, 'b>(mut rest: &'b [PackedMark<'a>]) -> Vec<&'b [PackedMark<'a>]> {
-    let mut pieces = Vec::new();
+    let size = |marks: &[PackedMark<'_>]| marks.iter().map(|mark| mark.bytes.len()).sum::<usize>();
+    let (mut pieces, mut left) = (Vec::new(), size(rest));
     while !rest.is_empty() {
-        let whole: usize = rest.iter().map(|mark| mark.bytes.len()).sum();
-        let mut size = 0;
+        let mut filled = 0;
         let fits = rest.iter().take_while(|mark| {
-            size += mark.bytes.len();
-            size <= FILL
+            filled += mark.bytes.len();
+            filled <= FILL
         });
         // One that is longer than a block is one of its own.
-        let count = if whole <= MOST { rest.len() } else { fits.count().max(1) };
+        let count = if left <= MOST { rest.len() } else { fits.count().max(1) };
         let (piece, more) = rest.split_at(count);
         pieces.push(piece);
+        left -= size(piece);
         rest = more;
     }
     pieces
@@ -77,9 +82,16 @@ fn pieces<'a, 'b>(mut rest: &'b [PackedMark<'a>]) -> Vec<&'b [PackedMark<'a>]> {
 pub(super) fn load(connection: &rusqlite::Connection, bot: i64, stored: &mut Stored) -> rusqlite::Result<()> {
     let mut query = connection.prepare_cached("SELECT generation, low, marks FROM block WHERE bot = ?1")?;
     let mut rows = query.query([bot])?;
+    let mut last: Option<(i64, Vec<u8>)> = None;
     while let Some(row) = rows.next()? {
-        let marks = read(row.get_ref(1)?.as_blob()?, row.get_ref(2)?.as_blob()?)?;
-        stored.extend(row.get::<_, i64>(0)?.cast_unsigned(), &marks);
+        let (generation, place) = (row.get(0)?, row.get_ref(1)?.as_blob()?);
+        let marks = read(place, row.get_ref(2)?.as_blob()?)?;
+        // In the order of the table's key. A mark that lies in two blocks was written by nobody.
+        if last.is_some_and(|(of, last)| of == generation && *last >= *place) {
+            return Err(no_marks());
+        }
+        last = marks.last().map(|mark| (generation, low(mark)));
+        stored.extend(generation.cast_unsigned(), &marks);
     }
     Ok(())
 }
