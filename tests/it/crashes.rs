@@ -219,6 +219,11 @@ async fn a15_killed_in_a_folder_that_is_read_only_and_writable_again() {
             lane.disk_is_well = false;
             let Some(mounted) = Mounted::over(&lane.bench.data(), "4m").await else { return false };
             lane.begin();
+            // One that no provider ever had can't be locked once it is read-only: then a provider says so and ends.
+            let (mut host, agents) = (lane.bench.spawn(), lane.agents.len());
+            let up = lane.ledger.follow(&mut host, &lane.bench, |ledger| ledger.all_whole(agents));
+            timeout(LIMIT, up).await.expect("every record is read");
+            lane.ledger.kill(host, &lane.bench).await;
             for round in 0..6 {
                 mounted.remount(if round % 2 == 0 { "rw" } else { "ro" }).await;
                 lane.life().await;
