@@ -81,12 +81,12 @@ fn a_page_holds_full_chunks_as_they_are_and_lets_the_last_one_grow() {
     for number in 0..500 {
         messages.insert(message(number));
     }
-    let chunks = messages.shelf.chunks.len();
+    let chunks = messages.shelf.full.len();
     let (old, newest) = (messages.some(0..50), messages.some(450..500));
-    assert!(old.shelf.chunks.iter().any(|chunk| messages.shelf.chunks.iter().any(|held| Arc::ptr_eq(chunk, held))));
+    assert!(old.shelf.full.iter().any(|chunk| messages.shelf.full.iter().any(|held| Arc::ptr_eq(chunk, held))));
     assert_eq!((old.to_vec().len(), newest.to_vec().len()), (50, 50));
     messages.insert(message(500));
-    assert_eq!(messages.shelf.chunks.len(), chunks, "a page took the last chunk's room");
+    assert_eq!(messages.shelf.full.len(), chunks, "a page took the last chunk's room");
     assert_eq!(newest.last_number(), Some(499));
 }
 
