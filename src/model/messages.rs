@@ -120,11 +120,11 @@ impl Pile {
         }
         let mut all: Vec<Slot> = slots.range(0..slots.len()).collect();
         all.sort_by(compare);
-        let mut sorted = Slots::with_capacity(all.len());
+        let mut sorted = Pieces::with_capacity(all.len());
         for slot in all {
             sorted.push(slot);
         }
-        Messages { slots: sorted, shelf }
+        Messages { slots: sorted.into(), shelf }
     }
 }
 
@@ -195,33 +195,33 @@ impl Messages {
     /// Some of them. Chunks that are full are held together with this; only what lies in the one that is being filled, or has a meta, is copied.
     #[must_use]
     pub fn some(&self, range: Range<usize>) -> Self {
-        let mut some = Self { slots: Slots::with_capacity(range.len()), shelf: Shelf::default() };
+        let (mut slots, mut shelf) = (Pieces::with_capacity(range.len()), Shelf::default());
         // What is shared comes first: the chunk of copies is the last one and can grow. Neighbours mostly lie in the same chunk.
         let mut shared: Vec<(u32, u32)> = Vec::new();
         let mut copied = Vec::new();
         for slot in self.slots.range(range) {
             let Place { chunk, offset } = slot.place;
             let Some(full) = self.shelf.full.get(chunk as usize).filter(|_| offset & WITH_META == 0) else {
-                copied.push(some.slots.len());
-                some.slots.push(slot);
+                copied.push(slots.len());
+                slots.push(slot);
                 continue;
             };
             let known = shared.iter().rev().find(|(of, _)| *of == chunk).map(|(_, number)| *number);
             let number = known.unwrap_or_else(|| {
                 // A page's messages are far fewer.
-                let number = u32::try_from(some.shelf.full.len()).unwrap_or(u32::MAX);
-                some.shelf.full.push(Arc::clone(full));
+                let number = u32::try_from(shelf.full.len()).unwrap_or(u32::MAX);
+                shelf.full.push(Arc::clone(full));
                 shared.push((chunk, number));
                 number
             });
-            some.slots.push(Slot { place: Place { chunk: number, offset }, ..slot });
+            slots.push(Slot { place: Place { chunk: number, offset }, ..slot });
         }
-        some.shelf.open.reserve_exact(copied.iter().map(|at| self.shelf.get(some.slots[*at]).bytes().len()).sum());
+        shelf.open.reserve_exact(copied.iter().map(|at| self.shelf.get(slots[*at]).bytes().len()).sum());
         for index in copied {
-            let place = some.shelf.put_packed(&self.shelf.get(some.slots[index]));
-            some.slots.set_place(index, place);
+            let place = shelf.put_packed(&self.shelf.get(slots[index]));
+            slots[index].place = place;
         }
-        some
+        Self { slots: slots.into(), shelf }
     }
 
     fn last_order(&self) -> Option<(u64, u8, u64)> {

@@ -1,8 +1,8 @@
 //! Where a record's messages lie, sorted.
 
-use std::ops::{Index, Range};
+use std::ops::Range;
 
-use super::{PIECE, Place, Slot};
+use super::{PIECE, Slot};
 use crate::model::Pieces;
 
 /// Slots by their messages' order. A search for a number goes by steps first: those lie side by side, while the slots of a long record lie all over the
@@ -18,11 +18,6 @@ pub(super) struct Slots {
 const STEP: usize = 64;
 
 impl Slots {
-    /// None, with room for so many.
-    pub(super) fn with_capacity(count: usize) -> Self {
-        Pieces::with_capacity(count).into()
-    }
-
     pub(super) fn len(&self) -> usize {
         self.slots.len()
     }
@@ -62,17 +57,14 @@ impl Slots {
         self.add_steps();
     }
 
-    /// The message lies elsewhere.
-    pub(super) fn set_place(&mut self, index: usize, place: Place) {
-        self.slots[index].place = place;
-    }
-
     /// Index of the first slot whose number is at least `number`.
     pub(super) fn first_at_least(&self, number: u128) -> usize {
-        let before = |other: u64| u128::from(other) < number;
-        let start = STEP * self.steps.partition_point(|other| before(*other));
+        // What is wider is above all.
+        let Ok(number) = u64::try_from(number) else { return self.len() };
+        let start = STEP * self.steps.partition_point(|other| *other < number);
         let step = self.slots.within(start..self.len().min(start + STEP));
-        start + step.partition_point(|slot| before(slot.number))
+        // Each is looked at: so their memory comes at once, and not one look after the other. A page needs most of it next.
+        start + step.iter().filter(|slot| slot.number < number).count()
     }
 
     /// Adds the steps that are missing.
@@ -94,18 +86,11 @@ impl From<Pieces<Slot, PIECE>> for Slots {
     }
 }
 
-impl Index<usize> for Slots {
-    type Output = Slot;
-
-    fn index(&self, index: usize) -> &Slot {
-        &self.slots[index]
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::Place;
     use super::*;
 
     fn slot(number: u64) -> Slot {
