@@ -430,3 +430,25 @@ impl Slot {
         self.flags = if to { self.flags | flag } else { self.flags & !flag };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_every_kind_are_found_and_come_back() {
+        let uuids = (0..2000_u128).map(|id| Uuid::from_u128(id << 64 | 7).to_string());
+        let texts = (0..2000).map(|id| format!("entry-{id:0>60}"));
+        let ids: Vec<String> = uuids.zip(texts).flat_map(|(uuid, text)| [uuid, text]).collect();
+        let mut entries = Entries::default();
+        for (key, id) in (0..).zip(&ids) {
+            assert_eq!(entries.key_for(CompactId::of(id), key), Key::try_from(key).unwrap_or(Key::MAX));
+        }
+        for (key, id) in (0..).zip(&ids) {
+            assert_eq!(entries.find(&EntryId::from(id.as_str())), Some(key));
+            assert_eq!((entries.id(key).as_str(), entries.seq(key)), (id.as_str(), key.into()));
+        }
+        assert_eq!(entries.find(&EntryId::from("entry-")), None);
+        assert!(entries.ids.pieces.len() > 1, "all texts lie in one piece");
+    }
+}

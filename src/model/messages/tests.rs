@@ -90,6 +90,29 @@ fn a_page_holds_full_chunks_as_they_are_and_lets_the_last_one_grow() {
     assert_eq!(newest.last_number(), Some(499));
 }
 
+#[test]
+fn a_chunk_that_another_follows_gives_back_the_room_that_it_has_left() {
+    let text: Arc<str> = "t".repeat(1000).into();
+    let message = |number| Message { text: Arc::clone(&text), ..some_message(number) };
+    let mut messages = Messages::default();
+    for number in 0..500 {
+        messages.insert(message(number));
+    }
+    let room = |messages: &Messages| messages.shelf.open.capacity() - messages.shelf.open.len();
+    while room(&messages) < CHUNK / 2 {
+        messages.insert(message(500));
+    }
+    let open = messages.shelf.open.len();
+    let long = Message { text: "t".repeat(CHUNK).into(), ..some_message(501) };
+    messages.append(Messages::from(vec![long]));
+    let [.., closed, whole] = &messages.shelf.full[..] else { panic!("a chunk wasn't taken over") };
+    assert_eq!((closed.len(), whole.len() > CHUNK), (open, true));
+    assert!(closed.capacity() < open + CHUNK / 8, "{}", closed.capacity());
+    messages.insert(message(502));
+    assert_eq!(messages.iter().map(|message| message.number()).max(), Some(502));
+    assert!(messages.iter().all(|message| message.size() == if message.number() == 501 { CHUNK } else { 1000 }));
+}
+
 proptest! {
     #[test]
     fn what_waited_and_was_appended_is_what_was_put(
