@@ -1,13 +1,14 @@
 //! What is known of every entry and of the rows that carry them, packed: a Bot's history is long, and nearly all of it is at rest.
 //!
-//! An entry at rest (nothing pending, no answer, no widget, no body waited for) is a [`Slot`] of 40 bytes, its id in a common buffer, and a place in
-//! two maps. Everything else of it is [`Work`], which is there only while it is needed. Rows aren't kept by themselves where the entry
+//! An entry at rest (nothing pending, no answer, no widget, no body waited for) is a [`Slot`] of 56 bytes, its id among them, and a place in two
+//! maps. Everything else of it is [`Work`], which is there only while it is needed. Rows aren't kept by themselves where the entry
 //! that they carry says all: only the others are in `odd_rows`.
 
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::ops::{Index, IndexMut};
 
 use hashbrown::{DefaultHashBuilder, HashMap};
+use uuid::Uuid;
 
 use super::batch::Digest;
 use super::dense::DenseMap;
@@ -99,7 +100,7 @@ impl IndexMut<Key> for Slots {
     }
 }
 
-/// The ids, packed one after the other, in pieces as well.
+/// The ids that are no UUIDs, packed one after the other, in pieces as well.
 #[derive(Debug, Default)]
 struct Ids {
     pieces: Vec<Vec<u8>>,
@@ -108,11 +109,20 @@ struct Ids {
 /// Bytes of a piece of ids; one that is longer has a piece of its own. Where an id begins fits into two bytes.
 const ID_PIECE: usize = 1 << 16;
 
-/// Where an id lies: the piece, then the place in it. Five bytes reach further than any memory.
-type IdPlace = [u8; 5];
+/// An entry's id.
+#[derive(Debug)]
+enum Id {
+    /// Nearly all of them: beside what is read of an entry anyway, for memory elsewhere would mostly be outside of the processor's caches.
+    Uuid(Uuid),
+    /// Where it lies: the piece, then the place in it. Five bytes reach further than any memory.
+    Text([u8; 5]),
+}
 
 impl Ids {
-    fn push(&mut self, id: CompactId<'_>) -> IdPlace {
+    fn push(&mut self, id: CompactId<'_>) -> Id {
+        if let CompactId::Uuid(uuid) = id {
+            return Id::Uuid(uuid);
+        }
         let room = id.key().len() + 10;
         if self.pieces.last().is_none_or(|piece| piece.len() + room > ID_PIECE) {
             let piece = if self.pieces.is_empty() { Vec::new() } else { Vec::with_capacity(room.max(ID_PIECE)) };
@@ -122,25 +132,28 @@ impl Ids {
         let piece = &mut self.pieces[number];
         let place = (number << 16 | piece.len()).to_le_bytes();
         id.put(piece);
-        [place[0], place[1], place[2], place[3], place[4]]
+        Id::Text([place[0], place[1], place[2], place[3], place[4]])
     }
 
-    fn get(&self, place: IdPlace) -> CompactId<'_> {
-        let [low, high, piece @ ..] = place;
+    fn get(&self, id: &Id) -> CompactId<'_> {
+        let [low, high, piece @ ..] = match id {
+            Id::Uuid(uuid) => return CompactId::Uuid(*uuid),
+            Id::Text(place) => *place,
+        };
         let piece = piece.iter().rev().fold(0, |piece, byte| piece << 8 | usize::from(*byte));
         CompactId::take(&mut &self.pieces[piece][usize::from(u16::from_le_bytes([low, high]))..])
     }
 }
 
 /// An entry at rest.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Slot {
     seq: u64,
     /// The number of the main text's first exposure. An entry that wasn't exposed yet has its number here, and one that was has it here, too, where
     /// it is the same ([`APART`] says where not).
     first: u64,
     digest: [u8; 16],
-    id: IdPlace,
+    id: Id,
     flags: u16,
 }
 
@@ -196,10 +209,10 @@ impl Entries {
     /// The key of an entry that isn't known yet; it is carried by no row.
     pub(super) fn add(&mut self, id: CompactId<'_>, seq: u64) -> Key {
         let key = self.slots.count();
-        let id_place = self.ids.push(id);
-        self.slots.push(Slot { seq, id: id_place, ..Slot::default() });
+        let slot = Slot { seq, first: 0, digest: [0; 16], id: self.ids.push(id), flags: 0 };
+        self.slots.push(slot);
         let Self { by_id, slots, ids, hasher, .. } = self;
-        by_id.insert(hash_id(hasher, id), key, |key| hash_id(hasher, ids.get(slots[key].id)));
+        by_id.insert(hash_id(hasher, id), key, |key| hash_id(hasher, ids.get(&slots[key].id)));
         key
     }
 
@@ -210,7 +223,7 @@ impl Entries {
 
     /// The same, as it is packed.
     pub(super) fn compact_id(&self, key: Key) -> CompactId<'_> {
-        self.ids.get(self.slots[key].id)
+        self.ids.get(&self.slots[key].id)
     }
 
     /// The row that carries it, or did.
@@ -415,5 +428,27 @@ impl Slot {
 
     fn set(&mut self, flag: u16, to: bool) {
         self.flags = if to { self.flags | flag } else { self.flags & !flag };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_every_kind_are_found_and_come_back() {
+        let uuids = (0..2000_u128).map(|id| Uuid::from_u128(id << 64 | 7).to_string());
+        let texts = (0..2000).map(|id| format!("entry-{id:0>60}"));
+        let ids: Vec<String> = uuids.zip(texts).flat_map(|(uuid, text)| [uuid, text]).collect();
+        let mut entries = Entries::default();
+        for (key, id) in (0..).zip(&ids) {
+            assert_eq!(entries.key_for(CompactId::of(id), key), Key::try_from(key).unwrap_or(Key::MAX));
+        }
+        for (key, id) in (0..).zip(&ids) {
+            assert_eq!(entries.find(&EntryId::from(id.as_str())), Some(key));
+            assert_eq!((entries.id(key).as_str(), entries.seq(key)), (id.as_str(), key.into()));
+        }
+        assert_eq!(entries.find(&EntryId::from("entry-")), None);
+        assert!(entries.ids.pieces.len() > 1, "all texts lie in one piece");
     }
 }

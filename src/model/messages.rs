@@ -10,9 +10,11 @@ use super::pieces::Pieces;
 use super::{Message, Meta};
 
 mod packed;
+mod slots;
 mod tray;
 
 pub use packed::{Draft, Packed};
+use slots::Slots;
 pub use tray::Tray;
 
 /// The chunks of a long record, and those in which many messages wait, are of this size; a message that is longer has one of its own. They are of one
@@ -35,7 +37,7 @@ pub struct Pile {
 /// Messages sorted by [`Message::order`]. What is in it never changes.
 #[derive(Clone, Debug, Default)]
 pub struct Messages {
-    slots: Pieces<Slot, PIECE>,
+    slots: Slots,
     shelf: Shelf,
 }
 
@@ -66,12 +68,12 @@ const WITH_META: u32 = 1 << 30;
 /// The chunks. What is put stays as it is.
 #[derive(Clone, Debug, Default)]
 struct Shelf {
-    /// Pages hold them, too; what somebody else holds isn't filled any further.
-    chunks: Vec<Arc<Vec<u8>>>,
-    /// Bytes in those that aren't filled any more.
-    full: usize,
-    /// The one that is being filled.
-    open: usize,
+    /// Those that aren't filled any more. Pages hold them, too.
+    full: Vec<Arc<Vec<u8>>>,
+    /// The one that is being filled: its number is the next one. It isn't among the others, so that an update's one message is one allocation.
+    open: Vec<u8>,
+    /// Bytes in the full ones.
+    size: usize,
     /// The few that have one: a message names its own by number.
     metas: Vec<Meta>,
 }
@@ -114,7 +116,7 @@ impl Pile {
         let compare = |one: &Slot, two: &Slot| one.number.cmp(&two.number).then_with(|| order(one).cmp(&order(two)));
         if slots.range(0..slots.len()).is_sorted_by(|one, two| compare(one, two).is_le()) {
             // As nearly always, but for what a restart brings back.
-            return Messages { slots, shelf };
+            return Messages { slots: slots.into(), shelf };
         }
         let mut all: Vec<Slot> = slots.range(0..slots.len()).collect();
         all.sort_by(compare);
@@ -122,7 +124,7 @@ impl Pile {
         for slot in all {
             sorted.push(slot);
         }
-        Messages { slots: sorted, shelf }
+        Messages { slots: sorted.into(), shelf }
     }
 }
 
@@ -153,7 +155,11 @@ impl Messages {
         if self.last_order() <= Some(order) {
             self.slots.push(slot);
         } else {
-            let place = self.slots.partition_point(|held| self.shelf.get(held).order() <= order);
+            // Few have the same number, and of those it is mostly the last.
+            let number = u128::from(slot.number);
+            let same = self.slots.first_at_least(number)..self.slots.first_at_least(number + 1);
+            let behind = |held: &Slot| self.shelf.get(*held).order() > order;
+            let place = same.end - self.slots.range(same).rev().take_while(behind).count();
             self.slots.insert(place, slot);
         }
     }
@@ -169,13 +175,16 @@ impl Messages {
             return;
         }
         let Self { slots, shelf } = self;
+        if from.open.len() >= WHOLE {
+            from.close();
+        }
         // The numbers of metas are those of their own shelf.
         let as_they_are = from.metas.is_empty();
-        let mut take = |chunk| if as_they_are { shelf.take_over(chunk) } else { None };
-        let taken: Vec<Option<u32>> = from.chunks.iter_mut().map(&mut take).collect();
+        let take = |chunk| if as_they_are { shelf.take_over(chunk) } else { None };
+        let taken: Vec<Option<u32>> = from.full.iter().map(take).collect();
         for slot in more.range(0..more.len()) {
             let Place { chunk, offset } = slot.place;
-            let place = match taken[chunk as usize] {
+            let place = match taken.get(chunk as usize).copied().flatten() {
                 Some(chunk) => Place { chunk, offset },
                 None => shelf.put_packed(&from.get(slot)),
             };
@@ -186,32 +195,33 @@ impl Messages {
     /// Some of them. Chunks that are full are held together with this; only what lies in the one that is being filled, or has a meta, is copied.
     #[must_use]
     pub fn some(&self, range: Range<usize>) -> Self {
-        let mut some = Self { slots: Pieces::with_capacity(range.len()), shelf: Shelf::default() };
-        // What is shared comes first, so that a chunk of copies is the last one and can grow. Neighbours mostly lie in the same chunk.
+        let (mut slots, mut shelf) = (Pieces::with_capacity(range.len()), Shelf::default());
+        // What is shared comes first: the chunk of copies is the last one and can grow. Neighbours mostly lie in the same chunk.
         let mut shared: Vec<(u32, u32)> = Vec::new();
         let mut copied = Vec::new();
         for slot in self.slots.range(range) {
             let Place { chunk, offset } = slot.place;
-            if chunk as usize == self.shelf.open || offset & WITH_META != 0 {
-                copied.push(some.slots.len());
-                some.slots.push(slot);
+            let Some(full) = self.shelf.full.get(chunk as usize).filter(|_| offset & WITH_META == 0) else {
+                copied.push(slots.len());
+                slots.push(slot);
                 continue;
-            }
+            };
             let known = shared.iter().rev().find(|(of, _)| *of == chunk).map(|(_, number)| *number);
             let number = known.unwrap_or_else(|| {
-                some.shelf.chunks.push(Arc::clone(&self.shelf.chunks[chunk as usize]));
                 // A page's messages are far fewer.
-                let number = u32::try_from(some.shelf.chunks.len() - 1).unwrap_or(u32::MAX);
+                let number = u32::try_from(shelf.full.len()).unwrap_or(u32::MAX);
+                shelf.full.push(Arc::clone(full));
                 shared.push((chunk, number));
                 number
             });
-            some.slots.push(Slot { place: Place { chunk: number, offset }, ..slot });
+            slots.push(Slot { place: Place { chunk: number, offset }, ..slot });
         }
-        some.shelf.begin(copied.iter().map(|index| self.shelf.get(some.slots[*index]).bytes().len()).sum());
+        shelf.open.reserve_exact(copied.iter().map(|at| self.shelf.get(slots[*at]).bytes().len()).sum());
         for index in copied {
-            some.slots[index].place = some.shelf.put_packed(&self.shelf.get(some.slots[index]));
+            let place = shelf.put_packed(&self.shelf.get(slots[index]));
+            slots[index].place = place;
         }
-        some
+        Self { slots: slots.into(), shelf }
     }
 
     fn last_order(&self) -> Option<(u64, u8, u64)> {
@@ -233,7 +243,7 @@ impl Messages {
     /// Index of the first message whose number is at least `number`.
     #[must_use]
     pub fn first_at_least(&self, number: u128) -> usize {
-        self.slots.partition_point(|slot| u128::from(slot.number) < number)
+        self.slots.first_at_least(number)
     }
 
     /// A bound of the text at a range of indices, from what its chunks hold in all.
@@ -242,7 +252,7 @@ impl Messages {
         let mut last = None;
         let chunks =
             self.slots.range(range).map(|slot| slot.place.chunk).filter(|chunk| last.replace(*chunk) != Some(*chunk));
-        chunks.map(|chunk| self.shelf.chunks[chunk as usize].len()).sum()
+        chunks.map(|chunk| self.shelf.chunk(chunk).len()).sum()
     }
 
     /// The messages at a range of indices that is within bounds.
@@ -307,44 +317,51 @@ impl Shelf {
 
     /// A place with room for `length` bytes, and the chunk to append them to.
     fn room(&mut self, length: usize) -> (Place, &mut Vec<u8>) {
-        let fits = |chunk: &mut Vec<u8>| chunk.len() + length <= chunk.capacity().max(SMALL);
-        if !self.chunks.get_mut(self.open).and_then(Arc::get_mut).is_some_and(fits) {
+        if self.open.len() + length > self.open.capacity().max(SMALL) {
+            self.close();
+        }
+        let Self { full, open, size, .. } = self;
+        if open.capacity() == 0 {
             // A short record doesn't pay for a whole chunk; a long one pays for each once.
-            self.full += self.chunks.get(self.open).map_or(0, |chunk| chunk.len());
-            self.begin(if self.full == 0 { length } else { length.max((self.full / 4).clamp(SMALL, CHUNK)) });
+            open.reserve_exact(if *size == 0 { length } else { length.max((*size / 4).clamp(SMALL, CHUNK)) });
         }
         // 2^32 chunks are more than any memory.
-        let number = u32::try_from(self.open).unwrap_or(u32::MAX);
-        // It is ours alone.
-        let chunk = Arc::make_mut(&mut self.chunks[self.open]);
-        let offset = u32::try_from(chunk.len()).unwrap_or(u32::MAX);
-        (Place { chunk: number, offset }, chunk)
+        let chunk = u32::try_from(full.len()).unwrap_or(u32::MAX);
+        let offset = u32::try_from(open.len()).unwrap_or(u32::MAX);
+        (Place { chunk, offset }, open)
     }
 
-    /// Begins a chunk.
-    fn begin(&mut self, capacity: usize) {
-        self.chunks.push(Arc::new(Vec::with_capacity(capacity)));
-        self.open = self.chunks.len() - 1;
+    /// The open chunk is closed: the next message begins another.
+    fn close(&mut self) {
+        let chunk = std::mem::take(&mut self.open);
+        if !chunk.is_empty() {
+            self.size += chunk.len();
+            self.full.push(Arc::new(chunk));
+        }
     }
 
     /// Takes a chunk over as it is, where that wastes little. Gives its number.
-    fn take_over(&mut self, chunk: &mut Arc<Vec<u8>>) -> Option<u32> {
+    fn take_over(&mut self, chunk: &Arc<Vec<u8>>) -> Option<u32> {
         if chunk.len() < WHOLE {
             return None;
         }
-        self.full += chunk.len();
-        self.chunks.push(std::mem::take(chunk));
-        if self.chunks.len() == 1 {
-            // It is full: what comes next begins a new one.
-            self.open = usize::MAX;
-        }
-        u32::try_from(self.chunks.len() - 1).ok()
+        // It may be far from full.
+        self.open.shrink_to_fit();
+        self.close();
+        self.size += chunk.len();
+        self.full.push(Arc::clone(chunk));
+        u32::try_from(self.full.len() - 1).ok()
+    }
+
+    /// The chunk of a number.
+    fn chunk(&self, number: u32) -> &[u8] {
+        self.full.get(number as usize).map_or(&self.open, |chunk| chunk)
     }
 
     /// The message at a place that this shelf gave.
     fn get(&self, slot: Slot) -> Packed<'_> {
         let Slot { number, place } = slot;
-        let bytes = &self.chunks[place.chunk as usize][(place.offset & !(ALONE | WITH_META)) as usize..];
+        let bytes = &self.chunk(place.chunk)[(place.offset & !(ALONE | WITH_META)) as usize..];
         Packed::read(bytes, number, place.offset & ALONE != 0, &self.metas)
     }
 }

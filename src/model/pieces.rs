@@ -6,13 +6,14 @@ use std::ops::{Index, IndexMut, Range};
 /// and would leave a hole of its size behind.
 #[derive(Clone, Debug)]
 pub(crate) struct Pieces<T, const PIECE: usize> {
-    /// All full but the last; only the first one grows by itself.
-    pieces: Vec<Vec<T>>,
+    full: Vec<Vec<T>>,
+    /// Behind the full ones, and apart from them, so that a short list is one allocation. Only the first one grows by itself.
+    last: Vec<T>,
 }
 
 impl<T, const PIECE: usize> Default for Pieces<T, PIECE> {
     fn default() -> Self {
-        Self { pieces: Vec::new() }
+        Self { full: Vec::new(), last: Vec::new() }
     }
 }
 
@@ -20,28 +21,31 @@ impl<T, const PIECE: usize> Index<usize> for Pieces<T, PIECE> {
     type Output = T;
 
     fn index(&self, index: usize) -> &T {
-        &self.pieces[index / PIECE][index % PIECE]
+        match self.full.get(index / PIECE) {
+            Some(piece) => &piece[index % PIECE],
+            None => &self.last[index - self.full.len() * PIECE],
+        }
     }
 }
 
 impl<T, const PIECE: usize> IndexMut<usize> for Pieces<T, PIECE> {
     fn index_mut(&mut self, index: usize) -> &mut T {
-        &mut self.pieces[index / PIECE][index % PIECE]
+        let before = self.full.len() * PIECE;
+        match self.full.get_mut(index / PIECE) {
+            Some(piece) => &mut piece[index % PIECE],
+            None => &mut self.last[index - before],
+        }
     }
 }
 
 impl<T, const PIECE: usize> Pieces<T, PIECE> {
     /// An empty list, with room for so many.
     pub(crate) fn with_capacity(count: usize) -> Self {
-        let mut pieces = Vec::with_capacity(count.div_ceil(PIECE));
-        if count > 0 {
-            pieces.push(Vec::with_capacity(count.min(PIECE)));
-        }
-        Self { pieces }
+        Self { full: Vec::with_capacity(count.saturating_sub(1) / PIECE), last: Vec::with_capacity(count.min(PIECE)) }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.pieces.last().map_or(0, |last| (self.pieces.len() - 1) * PIECE + last.len())
+        self.full.len() * PIECE + self.last.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -49,21 +53,16 @@ impl<T, const PIECE: usize> Pieces<T, PIECE> {
     }
 
     pub(crate) fn push(&mut self, item: T) {
-        match self.pieces.last_mut() {
-            Some(last) if last.len() < PIECE => last.push(item),
-            Some(_) => {
-                let mut piece = Vec::with_capacity(PIECE);
-                piece.push(item);
-                self.pieces.push(piece);
-            }
-            None => self.pieces.push(vec![item]),
+        if self.last.len() == PIECE {
+            self.full.push(std::mem::replace(&mut self.last, Vec::with_capacity(PIECE)));
         }
+        self.last.push(item);
     }
 }
 
 impl<T: Copy, const PIECE: usize> Pieces<T, PIECE> {
     pub(crate) fn get(&self, index: usize) -> Option<T> {
-        self.pieces.get(index / PIECE)?.get(index % PIECE).copied()
+        (index < self.len()).then(|| self[index])
     }
 
     pub(crate) fn first(&self) -> Option<T> {
@@ -71,14 +70,14 @@ impl<T: Copy, const PIECE: usize> Pieces<T, PIECE> {
     }
 
     pub(crate) fn last(&self) -> Option<T> {
-        self.pieces.last()?.last().copied()
+        self.last.last().copied()
     }
 
     /// Puts an item at an index that is within bounds or their end; what is behind it moves.
     pub(crate) fn insert(&mut self, index: usize, item: T) {
         let mut moved = item;
         let mut place = index % PIECE;
-        for piece in &mut self.pieces[index / PIECE..] {
+        for piece in self.full.iter_mut().chain([&mut self.last]).skip(index / PIECE) {
             if piece.len() < PIECE {
                 piece.insert(place, moved);
                 return;
@@ -91,11 +90,11 @@ impl<T: Copy, const PIECE: usize> Pieces<T, PIECE> {
         self.push(moved);
     }
 
-    /// Index of the first item of which `before` isn't true; the items of which it is come first.
-    pub(crate) fn partition_point(&self, before: impl Fn(T) -> bool) -> usize {
-        let piece = self.pieces.partition_point(|piece| piece.first().is_some_and(|first| before(*first)));
-        let Some(within) = piece.checked_sub(1) else { return 0 };
-        within * PIECE + self.pieces[within].partition_point(|item| before(*item))
+    /// The items at a range of indices that is within bounds and one piece.
+    pub(crate) fn within(&self, range: Range<usize>) -> &[T] {
+        let piece = self.full.get(range.start / PIECE).unwrap_or(&self.last);
+        let start = range.start % PIECE;
+        &piece[start..start + range.len()]
     }
 
     /// The items at a range of indices that is within bounds.
@@ -126,10 +125,13 @@ mod tests {
                 list.insert(at, item);
                 pieces.insert(at, item);
                 prop_assert_eq!(pieces.len(), list.len());
-                prop_assert_eq!(pieces.partition_point(|held| held < item), list.partition_point(|held| *held < item));
             }
             prop_assert_eq!((pieces.first(), pieces.last()), (list.first().copied(), list.last().copied()));
             prop_assert_eq!(pieces.get(list.len()), None);
+            for piece in 0..=list.len() / PIECE {
+                let within = piece * PIECE..list.len().min((piece + 1) * PIECE);
+                prop_assert_eq!(pieces.within(within.clone()), &list[within]);
+            }
             prop_assert!((0..list.len()).all(|index| pieces[index] == list[index]));
             let middle = list.len() / 3..list.len();
             prop_assert!(pieces.range(middle.clone()).rev().eq(list[middle].iter().rev().copied()));
