@@ -1,4 +1,4 @@
-//! Marks in blocks, as they lie in the table: a row for each takes three times as long to write and to load, and half as much room again.
+//! Marks in blocks, as they lie in the table: a row for each takes about three times as long to write and to load, and half as much room again.
 //!
 //! A block is neighbours in the order of their first exposures, one behind the other in the bytes of [`Marks`]; `low` is the place of its first one, and
 //! a block holds whatever lies from there to the next block's. A first exposure never changes, and new ones are the highest: so what is new lies
