@@ -154,7 +154,7 @@ fn write_batch(transaction: &Transaction<'_>, commit: &Commit) -> rusqlite::Resu
     if batch.clear {
         transaction.prepare_cached("DELETE FROM block WHERE bot = ?1")?.execute([bot])?;
     }
-    blocks::write(transaction, bot, batch)
+    blocks::write(transaction, bot, batch.generation, &batch.marks)
 }
 
 fn open(path: &Path) -> Result<Connection, Error> {

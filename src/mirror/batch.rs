@@ -221,11 +221,6 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// Adds a mark of a generation.
-    pub fn push(&mut self, generation: u64, mark: &Mark<CompactId<'_>>) {
-        self.of(generation).push(mark);
-    }
-
     /// Adds marks of a generation that are packed already.
     pub fn extend(&mut self, generation: u64, packed: &[PackedMark<'_>]) {
         let Marks { count, bytes } = self.of(generation);
@@ -274,9 +269,38 @@ impl FromIterator<(u64, Mark)> for Stored {
     fn from_iter<M: IntoIterator<Item = (u64, Mark)>>(from: M) -> Self {
         let mut stored = Self::default();
         for (generation, mark) in from {
-            stored.push(generation, &mark.compact());
+            stored.of(generation).push(&mark.compact());
         }
         stored
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use proptest::prelude::*;
+
+    use super::{Digest, Mark};
+    use crate::model::{Author, EntryId, Part};
+
+    /// Any marks with such ids and numbers.
+    pub(crate) fn marks(
+        id: impl Strategy<Value = String>,
+        number: impl Strategy<Value = u64> + Clone,
+    ) -> impl Strategy<Value = Mark> {
+        let revision = prop::option::of(number.clone());
+        let revisions = (revision.clone(), revision, prop::option::of(any::<[u8; 16]>()));
+        (id, any::<bool>(), number.clone(), number, revisions, any::<bool>()).prop_map(
+            |(id, answer, seq, first, (edit, delete, digest), bot)| Mark {
+                entry: EntryId::from(id),
+                part: if answer { Part::Answer } else { Part::Entry },
+                seq,
+                digest: digest.map(Digest),
+                first,
+                edit,
+                delete,
+                author: if bot { Author::Bot } else { Author::Account },
+            },
+        )
     }
 }
 
@@ -287,21 +311,8 @@ mod tests {
     use super::*;
 
     fn marks() -> impl Strategy<Value = Vec<Mark>> {
-        let number = || prop_oneof![0..200_u64, any::<u64>()];
         let id = prop_oneof![".*".boxed(), any::<u128>().prop_map(|id| uuid::Uuid::from_u128(id).to_string()).boxed()];
-        let revisions = (prop::option::of(number()), prop::option::of(number()), prop::option::of(any::<[u8; 16]>()));
-        let mark = (id, any::<bool>(), number(), number(), revisions, any::<bool>());
-        let mark = mark.prop_map(|(id, answer, seq, first, (edit, delete, digest), bot)| Mark {
-            entry: EntryId::from(id),
-            part: if answer { Part::Answer } else { Part::Entry },
-            seq,
-            digest: digest.map(Digest),
-            first,
-            edit,
-            delete,
-            author: if bot { Author::Bot } else { Author::Account },
-        });
-        prop::collection::vec(mark, 0..20)
+        prop::collection::vec(testing::marks(id, prop_oneof![0..200_u64, any::<u64>()]), 0..20)
     }
 
     proptest! {
@@ -327,6 +338,7 @@ mod tests {
             }
         }
     }
+
     #[test]
     fn a_mark_lies_in_these_bytes_wherever_it_was_written() {
         let id = "0f8fad5b-d9cb-469f-a165-70867728950e";

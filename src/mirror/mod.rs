@@ -31,6 +31,8 @@ use std::time::Duration;
 use hashbrown::HashMap;
 
 pub use activity::{Notice, SPACING as ACTIVITY_SPACING};
+#[cfg(test)]
+pub(crate) use batch::testing;
 pub use batch::{Batch, Digest, Mark, Marks, PackedMark, Stored};
 pub use render::{Rendered, Text, render};
 

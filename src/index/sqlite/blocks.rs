@@ -8,7 +8,7 @@
 use rusqlite::types::Type;
 use rusqlite::{OptionalExtension as _, Transaction, params};
 
-use crate::mirror::{Batch, Marks, PackedMark, Stored};
+use crate::mirror::{Marks, PackedMark, Stored};
 use crate::model::{CompactId, Part};
 
 pub(super) const TABLE: &str = "CREATE TABLE block (
@@ -44,9 +44,8 @@ fn no_marks() -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(0, Type::Blob, "no marks of ours".into())
 }
 
-/// What a block held and what is new, each mark once: the newest.
-fn merged<'a>(held: &[PackedMark<'a>], new: &[PackedMark<'a>]) -> Vec<PackedMark<'a>> {
-    let mut all = [held, new].concat();
+/// Marks in their order, each once: of two versions of one, what comes later.
+fn sorted(mut all: Vec<PackedMark<'_>>) -> Vec<PackedMark<'_>> {
     all.sort_by(|one, two| order(one).cmp(&order(two)));
     all.dedup_by(|later, earlier| {
         let same = order(later) == order(earlier);
@@ -96,10 +95,10 @@ pub(super) fn load(connection: &rusqlite::Connection, bot: i64, stored: &mut Sto
     Ok(())
 }
 
-/// Puts the marks of a batch where they belong; a mark that is there already gives way.
-pub(super) fn write(transaction: &Transaction<'_>, bot: i64, batch: &Batch) -> rusqlite::Result<()> {
+/// Puts marks of a Bot's generation where they belong; one that is there already gives way.
+pub(super) fn write(transaction: &Transaction<'_>, bot: i64, generation: u64, marks: &Marks) -> rusqlite::Result<()> {
     // SQLite's integers are signed: the bits are kept, the order isn't needed there.
-    let generation = batch.generation.cast_signed();
+    let generation = generation.cast_signed();
     let mut at = transaction.prepare_cached(
         "SELECT low, marks FROM block WHERE bot = ?1 AND generation = ?2 AND low <= ?3 ORDER BY low DESC LIMIT 1",
     )?;
@@ -107,26 +106,21 @@ pub(super) fn write(transaction: &Transaction<'_>, bot: i64, batch: &Batch) -> r
         .prepare_cached("SELECT low FROM block WHERE bot = ?1 AND generation = ?2 AND low > ?3 ORDER BY low LIMIT 1")?;
     let mut put = transaction
         .prepare_cached("INSERT OR REPLACE INTO block (bot, generation, low, marks) VALUES (?1, ?2, ?3, ?4)")?;
-    let all: Vec<PackedMark<'_>> = batch.marks.packed().collect();
-    let all = merged(&[], &all);
+    let all = sorted(marks.packed().collect());
     let mut rest = &all[..];
     while let Some(lowest) = rest.first() {
         let place = params![bot, generation, low(lowest)];
         let held: Option<(Vec<u8>, Vec<u8>)> = at.query_row(place, |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
         let next: Option<Vec<u8>> = behind.query_row(place, |row| row.get(0)).optional()?;
-        // The block holds what lies below the next one; the lowest does, by the question that found it.
+        // The block holds what lies below the next one. The lowest does; where a damaged file says otherwise, this still comes to an end.
         let count = next.map_or(rest.len(), |next| rest.partition_point(|mark| low(mark) < next).max(1));
         let (here, later) = rest.split_at(count);
         rest = later;
-        let (held_low, held_marks) = held.unzip();
-        let held = match (&held_low, &held_marks) {
-            (Some(low), Some(marks)) => read(low, marks)?,
-            _ => Vec::new(),
-        };
-        for piece in pieces(&merged(&held, here)) {
+        let before = held.as_ref().map(|(low, marks)| read(low, marks)).transpose()?.unwrap_or_default();
+        for piece in pieces(&sorted([&before, here].concat())) {
             let bytes = piece.iter().map(|mark| mark.bytes).collect::<Vec<_>>().concat();
             // A block that was full already stays as it is.
-            if held_marks.as_ref() != Some(&bytes) {
+            if held.as_ref().is_none_or(|(_, marks)| *marks != bytes) {
                 put.execute(params![bot, generation, low(&piece[0]), bytes])?;
             }
         }
@@ -142,7 +136,7 @@ mod tests {
 
     use super::*;
     use crate::index::{Commit, Sqlite, Store as _};
-    use crate::mirror::{Digest, Mark};
+    use crate::mirror::{Batch, Digest, Mark, testing};
     use crate::model::{AgentId, Author, EntryId};
 
     fn ids() -> impl Strategy<Value = String> {
@@ -152,20 +146,7 @@ mod tests {
     }
 
     fn marks() -> impl Strategy<Value = Mark> {
-        let number = || prop_oneof![8 => (0..60_u64).boxed(), 1 => any::<u64>().boxed()];
-        let revisions = (prop::option::of(number()), prop::option::of(number()), prop::option::of(any::<[u8; 16]>()));
-        (ids(), any::<bool>(), number(), number(), revisions, any::<bool>()).prop_map(
-            |(id, answer, seq, first, (edit, delete, digest), bot)| Mark {
-                entry: EntryId::from(id),
-                part: if answer { Part::Answer } else { Part::Entry },
-                seq,
-                digest: digest.map(Digest),
-                first,
-                edit,
-                delete,
-                author: if bot { Author::Bot } else { Author::Account },
-            },
-        )
+        testing::marks(ids(), prop_oneof![8 => (0..60_u64).boxed(), 1 => any::<u64>().boxed()])
     }
 
     fn commit(generation: u64, clear: bool, marks: Vec<Mark>) -> Commit {

@@ -21,7 +21,7 @@ fn commit_of(agent: &str, generation: u64, marks: Vec<Mark>) -> Commit {
     }
 }
 
-fn mark(entry: &str, first: u64) -> Mark {
+pub(super) fn mark(entry: &str, first: u64) -> Mark {
     Mark {
         entry: EntryId::from(entry),
         part: if first.is_multiple_of(7) { Part::Answer } else { Part::Entry },

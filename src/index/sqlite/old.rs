@@ -3,7 +3,7 @@
 use rusqlite::{Connection, Row};
 
 use super::blocks;
-use crate::mirror::{Batch, Digest, Mark, Marks};
+use crate::mirror::{Digest, Mark, Marks};
 use crate::model::{Author, CompactId, Part};
 
 /// Marks that are moved at once: a long history isn't held in memory twice.
@@ -18,22 +18,17 @@ pub(super) fn bring_up_to_date(connection: &mut Connection) -> rusqlite::Result<
             "SELECT bot, generation, entry, part, seq, CAST(substr(digest, 1, 16) AS BLOB), first, edit, deleted, author FROM mark",
         )?;
         let mut rows = query.query([])?;
-        let mut bot = None;
-        let mut batch = Batch { id: 0, clear: false, generation: 0, marks: Marks::default() };
+        let (mut bot, mut generation, mut marks) = (0, 0, Marks::default());
         while let Some(row) = rows.next()? {
-            let (of, generation) = (row.get(0)?, row.get::<_, i64>(1)?.cast_unsigned());
-            if bot != Some(of) || batch.generation != generation || batch.marks.len() >= AT_ONCE {
-                if let Some(bot) = bot {
-                    blocks::write(&transaction, bot, &batch)?;
-                }
-                bot = Some(of);
-                batch = Batch { generation, marks: Marks::default(), ..batch };
+            let next = (row.get(0)?, row.get::<_, i64>(1)?.cast_unsigned());
+            if next != (bot, generation) || marks.len() >= AT_ONCE {
+                blocks::write(&transaction, bot, generation, &marks)?;
+                (bot, generation) = next;
+                marks = Marks::default();
             }
-            batch.marks.push(&mark(row)?);
+            marks.push(&mark(row)?);
         }
-        if let Some(bot) = bot {
-            blocks::write(&transaction, bot, &batch)?;
-        }
+        blocks::write(&transaction, bot, generation, &marks)?;
     }
     transaction.execute_batch(&format!("DROP TABLE mark; PRAGMA user_version = {}", super::SCHEMA))?;
     transaction.commit()
@@ -65,9 +60,10 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
+    use super::super::hostile;
     use super::*;
     use crate::index::{Sqlite, Store as _};
-    use crate::model::{AgentId, EntryId};
+    use crate::model::AgentId;
 
     /// The tables of the schemas before: in the first one digests were whole and marks lay in the order of their entries' ids.
     fn old_index(path: &Path, schema: i32, marks: &[(i64, u64, Mark)]) {
@@ -114,16 +110,7 @@ mod tests {
     }
 
     fn mark(entry: &str, first: u64) -> Mark {
-        Mark {
-            entry: EntryId::from(entry),
-            part: if first.is_multiple_of(7) { Part::Answer } else { Part::Entry },
-            seq: u64::MAX - first,
-            digest: (!first.is_multiple_of(5)).then(|| Digest::of(entry)),
-            first,
-            edit: first.is_multiple_of(3).then_some(first + 1),
-            delete: first.is_multiple_of(11).then_some(u64::MAX),
-            author: if first.is_multiple_of(2) { Author::Account } else { Author::Bot },
-        }
+        Mark { seq: u64::MAX - first, ..hostile::mark(entry, first) }
     }
 
     #[test]

@@ -73,34 +73,36 @@ fn some_message(number: u64) -> Message {
     }
 }
 
-#[test]
-fn a_page_holds_full_chunks_as_they_are_and_lets_the_last_one_grow() {
-    let text: Arc<str> = "t".repeat(1000).into();
-    let message = |number| Message { text: Arc::clone(&text), ..some_message(number) };
+fn long_message(number: u64) -> Message {
+    Message { text: "t".repeat(1000).into(), ..some_message(number) }
+}
+
+fn five_hundred() -> Messages {
     let mut messages = Messages::default();
     for number in 0..500 {
-        messages.insert(message(number));
+        messages.insert(long_message(number));
     }
+    messages
+}
+
+#[test]
+fn a_page_holds_full_chunks_as_they_are_and_lets_the_last_one_grow() {
+    let mut messages = five_hundred();
     let chunks = messages.shelf.full.len();
     let (old, newest) = (messages.some(0..50), messages.some(450..500));
     assert!(old.shelf.full.iter().any(|chunk| messages.shelf.full.iter().any(|held| Arc::ptr_eq(chunk, held))));
     assert_eq!((old.to_vec().len(), newest.to_vec().len()), (50, 50));
-    messages.insert(message(500));
+    messages.insert(long_message(500));
     assert_eq!(messages.shelf.full.len(), chunks, "a page took the last chunk's room");
     assert_eq!(newest.last_number(), Some(499));
 }
 
 #[test]
 fn a_chunk_that_another_follows_gives_back_the_room_that_it_has_left() {
-    let text: Arc<str> = "t".repeat(1000).into();
-    let message = |number| Message { text: Arc::clone(&text), ..some_message(number) };
-    let mut messages = Messages::default();
-    for number in 0..500 {
-        messages.insert(message(number));
-    }
+    let mut messages = five_hundred();
     let room = |messages: &Messages| messages.shelf.open.capacity() - messages.shelf.open.len();
     while room(&messages) < CHUNK / 2 {
-        messages.insert(message(500));
+        messages.insert(long_message(500));
     }
     let open = messages.shelf.open.len();
     let long = Message { text: "t".repeat(CHUNK).into(), ..some_message(501) };
@@ -108,7 +110,7 @@ fn a_chunk_that_another_follows_gives_back_the_room_that_it_has_left() {
     let [.., closed, whole] = &messages.shelf.full[..] else { panic!("a chunk wasn't taken over") };
     assert_eq!((closed.len(), whole.len() > CHUNK), (open, true));
     assert!(closed.capacity() < open + CHUNK / 8, "{}", closed.capacity());
-    messages.insert(message(502));
+    messages.insert(long_message(502));
     assert_eq!(messages.iter().map(|message| message.number()).max(), Some(502));
     assert!(messages.iter().all(|message| message.size() == if message.number() == 501 { CHUNK } else { 1000 }));
 }
