@@ -12,6 +12,7 @@ mod serve;
 mod sign_in;
 #[cfg(feature = "preview")]
 mod simulate;
+mod standard;
 mod terminal;
 
 use std::path::PathBuf;

@@ -4,7 +4,7 @@ use futures_util::future::select_all;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::{Outcome, Problem};
+use super::{Outcome, Problem, standard};
 use crate::config::Config;
 use crate::host::ws::ConnectError;
 use crate::host::{self, End, Role};
@@ -50,7 +50,7 @@ pub(super) async fn serve(config: &Config, connect: Option<String>) -> Outcome {
     let session = with_folder(provider, &config.data_dir, |gate| async {
         let settings = host::Config { role: Role::Owner, ready: gate.ready(), stop: stop.clone() };
         match connect {
-            None => Ok(host::stdio::serve(tokio::io::stdin(), tokio::io::stdout(), settings).await),
+            None => Ok(host::stdio::serve(standard::input(), standard::output(), settings).await),
             Some(url) => match host::ws::connect(&url).await {
                 Ok(socket) => Ok(host::ws::serve(socket, settings).await),
                 Err(error @ ConnectError::Address(_)) => Err(Problem::Usage(error.to_string())),

@@ -42,6 +42,7 @@ impl Mirror {
     }
 
     fn stage_in_order(&mut self, now: Mono, staged: &mut Staged) {
+        let mut group: Vec<(Key, Part)> = Vec::new();
         loop {
             let Some(number) = self.next_above() else {
                 return;
@@ -50,11 +51,12 @@ impl Mirror {
                 // The rest is staged when this is committed.
                 return;
             }
-            if self.order.at(number).any(|(key, part)| !self.stable(key, part, now)) {
+            group.clear();
+            group.extend(self.order.at(number));
+            if group.iter().any(|&(key, part)| !self.stable(key, part, now)) {
                 return;
             }
-            let group: Vec<(Key, Part)> = self.order.at(number).collect();
-            for (key, part) in group {
+            for &(key, part) in &group {
                 self.stage(key, part, number, staged);
             }
             self.staged_head = Some(number);
@@ -74,8 +76,8 @@ impl Mirror {
 
     /// What is pending at or below the head: it blocks nobody.
     fn behind(&self) -> Vec<(Key, Part)> {
-        let late = self.staged_head.map(|head| self.order.up_to(head).map(|(_, key, part)| (key, part)).collect());
-        late.unwrap_or_default()
+        let head = self.staged_head.filter(|head| self.order.first().is_some_and(|first| first <= *head));
+        head.map(|head| self.order.up_to(head).map(|(_, key, part)| (key, part)).collect()).unwrap_or_default()
     }
 
     /// What became ready only after the head had passed its number shares the next exposure's cursor, or takes head + 1 after a minute.
@@ -323,12 +325,11 @@ impl Mirror {
             return None;
         }
         let in_order = self.next_above().and_then(|number| {
-            let waits = |(key, _)| matches!(self.entries.body(key), Body::Waiting { .. });
-            if self.order.at(number).any(waits) {
-                None
-            } else {
-                self.order.at(number).filter_map(|(key, part)| self.stable_at(key, part)).max()
-            }
+            // What waits for a body has no moment; nor has what shares its number.
+            self.order.at(number).try_fold(None, |latest, (key, part)| match self.entries.body(key) {
+                Body::Waiting { .. } => None,
+                Body::Known | Body::Lost => Some(latest.max(self.stable_at(key, part))),
+            })?
         });
         let late = self.behind().into_iter().filter_map(|(key, part)| {
             match (self.entries.body(key), self.entries.work(key).and_then(Work::late_since)) {

@@ -57,7 +57,10 @@ impl<'a> Brought<'a> {
 impl Mirror {
     /// Applies the rows and deletes of one frame or page.
     pub(super) fn apply_ops(&mut self, now: Now, rows: Vec<Row>, deletes: Vec<Delete>, source: Source) {
-        let mut ops: Vec<Op> = deletes.into_iter().map(Op::Delete).chain(rows.into_iter().map(Op::Row)).collect();
+        // A page's rows stay where they lie, since an `Op` is no larger.
+        const { assert!(size_of::<Op>() == size_of::<Row>()) };
+        let mut ops: Vec<Op> = rows.into_iter().map(Op::Row).collect();
+        ops.extend(deletes.into_iter().map(Op::Delete));
         ops.sort_by_key(Op::order);
         if source == Source::Stream {
             let high = ops.last().map(|op| op.order().0);

@@ -24,8 +24,8 @@ mod body;
 mod card;
 mod text;
 
-pub(super) use body::from_blob;
-use body::{BATCH, Bodies};
+use body::BATCH;
+pub(super) use body::{Bodies, from_blob};
 use text::tolerant;
 
 /// An answer that can't be used as a whole.
@@ -165,7 +165,7 @@ fn listed(agent: &wire::Agent<'_>) -> Listed {
 pub(super) fn page(body: &[u8]) -> Result<Page, Unreadable> {
     let text = utf8(body)?;
     match record::<wire::Page<wire::Listed<'_>>>(text) {
-        Some(page) => listed_page(page, listed_rows),
+        Some(page) => listed_page(page, |entries| listed_rows(entries, &mut Bodies::default())),
         None => listed_page(record::<wire::Page<wire::List<'_>>>(text).ok_or(SHAPE)?, raw_rows),
     }
 }
@@ -182,9 +182,8 @@ fn listed_page<T>(wire: wire::Page<Field<Vec<T>>>, rows: impl FnOnce(Vec<T>) -> 
 /// Rows, and what was in their place and couldn't be read.
 type Rows = (Vec<Row>, Skipped);
 
-fn listed_rows(mut entries: Vec<Field<wire::Row<'_, wire::Long<'_>>>>) -> Rows {
+fn listed_rows(mut entries: Vec<Field<wire::Row<'_, wire::Long<'_>>>>, bodies: &mut Bodies) -> Rows {
     let mut rows = Gathered::new(entries.len());
-    let mut bodies = Bodies::default();
     for batch in entries.chunks_mut(BATCH) {
         bodies.rows(batch, |row| rows.add(row));
     }
@@ -236,14 +235,15 @@ fn delete(raw: &RawValue) -> Option<Delete> {
     })
 }
 
-/// Reads one frame of the stream into `out`: always at least one, and one more for each live state that can't be read, up to a thousand.
-pub(super) fn frame(payload: &[u8], out: &mut VecDeque<Frame>) {
+/// Reads one frame of the stream into `out`: always at least one, and one more for each live state that can't be read, up to a thousand. `bodies` is
+/// the stream's; nothing is kept in it but room.
+pub(super) fn frame(payload: &[u8], bodies: &mut Bodies, out: &mut VecDeque<Frame>) {
     let Ok(text) = simdutf8::basic::from_utf8(payload) else {
         out.push_back(malformed("frame", "the frame isn't UTF-8"));
         return;
     };
     let frame = match record(text) {
-        Some(frame) => Some(read_frame(text, frame, out, listed_rows)),
+        Some(frame) => Some(read_frame(text, frame, out, |entries| listed_rows(entries, bodies))),
         None => tolerant(text, |text| Some(read_frame(text, record(text)?, out, raw_rows))),
     };
     out.push_back(frame.unwrap_or_else(|| malformed("frame", "the frame isn't an object that can be read")));

@@ -11,7 +11,7 @@ use oauth2::AccessToken;
 use reqwest::header::{HeaderMap, HeaderValue};
 use sha2::{Digest, Sha256};
 
-use super::convert::{self, Unreadable};
+use super::convert::{self, Bodies, Unreadable};
 use super::{
     Call, Delivery, Error, ErrorKind, Frame, Frames, Me, Page, PageRequest, Roster, SendRequest, SendStatus, Upstream,
     WatchRequest, WidgetAnswer, WidgetRequest,
@@ -137,7 +137,7 @@ impl Upstream for HttpUpstream {
         Box::pin(async move {
             let body = convert::watch_request(&request);
             let stream = client.stream(WATCH, token.secret(), &body, limit).await.map_err(|e| failed(WATCH, &e))?;
-            let frames: Box<dyn Frames> = Box::new(HttpFrames { stream, queue: VecDeque::new() });
+            let frames: Box<dyn Frames> = Box::new(HttpFrames { stream, bodies: Bodies::default(), queue: VecDeque::new() });
             Ok(frames)
         })
     }
@@ -226,6 +226,7 @@ fn hex(bytes: &[u8]) -> String {
 /// The open stream as frames.
 struct HttpFrames {
     stream: Stream,
+    bodies: Bodies,
     /// What the last payload came to beyond its first frame.
     queue: VecDeque<Frame>,
 }
@@ -242,7 +243,7 @@ impl Frames for HttpFrames {
             // Cancel-safe: between taking a payload from the stream and queueing its frames there is no await.
             if self.queue.is_empty() {
                 match self.stream.next().await {
-                    Ok(Some(payload)) => convert::frame(payload, &mut self.queue),
+                    Ok(Some(payload)) => convert::frame(payload, &mut self.bodies, &mut self.queue),
                     Ok(None) => return Ok(None),
                     Err(error) => return Err(failed(WATCH, &error)),
                 }

@@ -16,9 +16,12 @@ use crate::upstream::wire::{self, Field, Odd, Present};
 /// How many rows' bodies are decoded before they are read: few enough that they are read while they are still in the processor's cache.
 pub(super) const BATCH: usize = 16;
 
+/// A buffer that grew beyond this is given back, so that one large frame isn't paid for during the whole life of a stream.
+const KEEP: usize = 1024 * 1024;
+
 /// Reads rows of a list, a batch at a time, through one buffer.
 #[derive(Debug, Default)]
-pub(super) struct Bodies {
+pub(in crate::upstream) struct Bodies {
     buffer: Vec<u8>,
 }
 
@@ -43,6 +46,9 @@ impl Bodies {
         let mut reader = Reader::new(&self.buffer);
         for (entry, place) in batch.iter_mut().zip(places) {
             to(entry.take().is().map(|wire| row_with(wire, |_, kind| reader.body(place, kind))));
+        }
+        if self.buffer.capacity() > KEEP {
+            self.buffer = Vec::new();
         }
     }
 }

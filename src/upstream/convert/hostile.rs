@@ -31,7 +31,7 @@ fn page_of(rows: &[&str]) -> Page {
 
 fn frames(payload: &[u8]) -> Vec<Frame> {
     let mut out = VecDeque::new();
-    super::frame(payload, &mut out);
+    super::frame(payload, &mut super::Bodies::default(), &mut out);
     out.into()
 }
 

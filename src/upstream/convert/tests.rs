@@ -30,7 +30,7 @@ fn recorded(name: &str) -> Vec<u8> {
 
 fn frames(payload: &[u8]) -> Vec<Frame> {
     let mut out = VecDeque::new();
-    super::frame(payload, &mut out);
+    super::frame(payload, &mut super::Bodies::default(), &mut out);
     out.into()
 }
 
