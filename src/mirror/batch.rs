@@ -57,7 +57,7 @@ impl<I> Mark<I> {
 
 impl Mark {
     fn compact(&self) -> Mark<CompactId<'_>> {
-        self.of(CompactId::of(self.entry.as_str()))
+        self.of(self.entry.compact())
     }
 }
 

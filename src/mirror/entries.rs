@@ -193,7 +193,7 @@ impl Entries {
 
     /// The key of an entry.
     pub(super) fn find(&self, id: &EntryId) -> Option<Key> {
-        self.look(CompactId::of(id.as_str()))
+        self.look(id.compact())
     }
 
     /// The same, of an id that is packed.
@@ -446,7 +446,7 @@ mod tests {
         }
         for (key, id) in (0..).zip(&ids) {
             assert_eq!(entries.find(&EntryId::from(id.as_str())), Some(key));
-            assert_eq!((entries.id(key).as_str(), entries.seq(key)), (id.as_str(), key.into()));
+            assert_eq!((entries.id(key).to_string(), entries.seq(key)), (id.clone(), key.into()));
         }
         assert_eq!(entries.find(&EntryId::from("entry-")), None);
         assert!(entries.ids.pieces.len() > 1, "all texts lie in one piece");

@@ -175,7 +175,7 @@ impl Mirror {
             Some(text) => (text.from, text.text, text.reply_to, text.meta),
             None => (author, empty(), None, None),
         };
-        let replies = |target: &EntryId| part == Part::Answer || self.is_message(CompactId::of(target.as_str()));
+        let replies = |target: &EntryId| part == Part::Answer || self.is_message(target.compact());
         let reply_to = reply_to.filter(replies);
         let (seq, entry) = (self.entries.seq(key), self.entries.id(key));
         Message { number, seq, entry, part, version, from, at, text, reply_to, meta }
@@ -280,7 +280,7 @@ impl Mirror {
         self.entries.set_exposed(key, part, Exposed { delivered: true, base: version == Version::Base, ..exposed });
         if self.opening.is_some() && part == Part::Entry && text.meta.is_none() {
             // A whole history comes this way after a restart.
-            let replies = text.reply_to.as_ref().is_some_and(|id| self.is_message(CompactId::of(id.as_str())));
+            let replies = text.reply_to.as_ref().is_some_and(|id| self.is_message(id.compact()));
             let draft = draft(&self.entries, key, version, at, &text);
             if let Some(opening) = &mut self.opening {
                 let laid = opening.lay(&draft);

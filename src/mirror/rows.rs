@@ -12,7 +12,7 @@ use super::render::{Rendered, Text, render};
 use super::unit::{Times, Want};
 use super::work::Work;
 use super::{Effect, FetchQuery, Mirror, Source};
-use crate::model::{Author, BodyRef, CompactId, Content, Delete, EntryId, Malformed, Now, Part, Row, RowBody, Wall};
+use crate::model::{Author, BodyRef, Content, Delete, EntryId, Malformed, Now, Part, Row, RowBody, Wall};
 
 enum Op {
     Delete(Delete),
@@ -109,7 +109,7 @@ impl Mirror {
             return;
         }
         let id = self.identity(row, state.entry);
-        let compact = CompactId::of(id.as_str());
+        let compact = id.compact();
         // Nearly always the row carries it already.
         let carried = state.entry.filter(|&key| self.entries.compact_id(key) == compact);
         let key = carried.or_else(|| self.entries.look(compact));

@@ -6,7 +6,7 @@ use super::batch::Digest;
 use super::entries::{Entries, Key};
 use super::render::Text;
 use super::{Mirror, QUIET};
-use crate::model::{Author, CompactId, Draft, Laid, Message, Mono, Part, Pile, Version, Wall};
+use crate::model::{Author, Draft, EntryId, Laid, Message, Mono, Part, Pile, Version, Wall};
 
 /// A text that isn't exposed as it should be.
 #[derive(Clone, Debug)]
@@ -203,7 +203,7 @@ pub(super) fn draft<'a>(entries: &'a Entries, key: Key, version: Version, at: Wa
         from: text.from,
         at,
         text: &text.text,
-        reply_to: text.reply_to.as_ref().map(|target| CompactId::of(target.as_str())),
+        reply_to: text.reply_to.as_ref().map(EntryId::compact),
     }
 }
 

@@ -1,9 +1,12 @@
 //! Entries' ids in as few bytes as they need: in memory there are two of each message's, and nearly all are UUIDs.
 
+use std::fmt;
+use std::sync::Arc;
+
 use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
-use super::{EntryId, varint};
+use super::varint;
 
 /// An id as it is packed: a UUID as the service writes them (36 characters, lower case) is 16 bytes, everything else is its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,7 +86,66 @@ impl<'a> CompactId<'a> {
     /// As an id of its own.
     #[must_use]
     pub fn id(&self) -> EntryId {
-        EntryId::from(self.text(&mut [0; Hyphenated::LENGTH]))
+        EntryId(match self {
+            Self::Uuid(uuid) => Own::Uuid(*uuid),
+            Self::Text(_) => Own::Text(Arc::from(self.text(&mut [0; _]))),
+        })
+    }
+}
+
+/// The id of what a row holds: the body's `id`, else the envelope's, else `seq`. Unique in one Bot's transcript.
+///
+/// A text; a UUID is held as one, so that nearly no row needs memory elsewhere for its id. Ids are ordered as [`CompactId`]s are.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntryId(Own);
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Own {
+    Uuid(Uuid),
+    Text(Arc<str>),
+}
+
+impl EntryId {
+    /// As it is packed.
+    #[must_use]
+    pub fn compact(&self) -> CompactId<'_> {
+        match &self.0 {
+            Own::Uuid(uuid) => CompactId::Uuid(*uuid),
+            Own::Text(text) => CompactId::Text(text.as_bytes()),
+        }
+    }
+
+    /// Its text, as the service writes it; a UUID's is written to `room`.
+    #[must_use]
+    pub fn text<'a>(&'a self, room: &'a mut Room) -> &'a str {
+        match &self.0 {
+            Own::Uuid(uuid) => uuid.hyphenated().encode_lower(room),
+            Own::Text(text) => text,
+        }
+    }
+}
+
+impl From<&str> for EntryId {
+    fn from(text: &str) -> Self {
+        CompactId::of(text).id()
+    }
+}
+
+impl From<String> for EntryId {
+    fn from(text: String) -> Self {
+        Self::from(&*text)
+    }
+}
+
+impl fmt::Display for EntryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text(&mut [0; _]))
+    }
+}
+
+impl fmt::Debug for EntryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.text(&mut [0; _]))
     }
 }
 
@@ -102,7 +164,8 @@ mod tests {
     fn comes_back(text: &str) {
         let bytes = packed(text);
         let mut rest = &bytes[..];
-        assert_eq!(CompactId::take(&mut rest).id().as_str(), text);
+        assert_eq!(CompactId::take(&mut rest).id().to_string(), text);
+        assert_eq!(EntryId::from(text).compact(), CompactId::of(text));
         assert_eq!(rest, [0; 0]);
     }
 

@@ -48,10 +48,6 @@ text_id! {
     AgentId
 }
 text_id! {
-    /// The id of what a row holds: the body's `id`, else the envelope's, else `seq`. Unique in one Bot's transcript.
-    EntryId
-}
-text_id! {
     /// A record's id as the host knows it: `grok-bot:<account digest>:<agentId, percent-encoded>`.
     RecordId
 }

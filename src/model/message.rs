@@ -55,7 +55,7 @@ impl Message {
     /// The id of the base message that this one is, or is about.
     #[must_use]
     pub fn base(&self, generation: u64) -> String {
-        base_id(generation, self.entry.as_str(), self.part)
+        base_id(generation, self.entry.text(&mut [0; _]), self.part)
     }
 
     /// Its id: `<base>`, `<base>:edit:<number>` or `<base>:delete:<number>`.

@@ -16,11 +16,11 @@ pub mod varint;
 
 pub use activity::{Activity, LiveActivity, LiveState, TurnFailure};
 pub use bot::{Account, Bot, Harness};
-pub use compact::{CompactId, Room};
+pub use compact::{CompactId, EntryId, Room};
 pub use entry::{
     Attachment, BodyRef, Card, Content, Delete, Entry, Image, Malformed, Role, Row, RowBody, Widget, WidgetOption,
 };
-pub use ids::{AgentId, Cursor, EntryId, RecordId};
+pub use ids::{AgentId, Cursor, RecordId};
 pub use message::{Author, Message, Meta, Part, Version, base_id, version_id};
 pub use messages::{Draft, Laid, Messages, Packed, Pile, Tray};
 pub(crate) use pieces::Pieces;

@@ -480,12 +480,13 @@ pub(super) fn watch_request(request: &WatchRequest) -> Vec<u8> {
 }
 
 pub(super) fn send_request(request: &SendRequest) -> Vec<u8> {
+    let mut room = [0; _];
     json(&wire::SendRequest {
         agent_id: request.agent_id.as_str(),
         message_id: &request.message_id,
         text: &request.text,
         sent_at_ms: request.sent_at.0.to_string(),
-        reply_to_id: request.reply_to.as_ref().map(EntryId::as_str),
+        reply_to_id: request.reply_to.as_ref().map(|id| id.text(&mut room)),
         source: "GROK_BOT_CLIENT_SURFACE_DESKTOP",
         session_id: "",
     })
@@ -498,7 +499,7 @@ pub(super) fn status_request(agent_id: &AgentId, message_id: &str) -> Vec<u8> {
 pub(super) fn respond_request(request: &WidgetRequest) -> Vec<u8> {
     json(&wire::RespondRequest {
         agent_id: request.agent_id.as_str(),
-        entry_id: request.entry_id.as_str(),
+        entry_id: request.entry_id.text(&mut [0; _]),
         value: &request.value,
     })
 }

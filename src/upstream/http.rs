@@ -137,7 +137,8 @@ impl Upstream for HttpUpstream {
         Box::pin(async move {
             let body = convert::watch_request(&request);
             let stream = client.stream(WATCH, token.secret(), &body, limit).await.map_err(|e| failed(WATCH, &e))?;
-            let frames: Box<dyn Frames> = Box::new(HttpFrames { stream, bodies: Bodies::default(), queue: VecDeque::new() });
+            let frames: Box<dyn Frames> =
+                Box::new(HttpFrames { stream, bodies: Bodies::default(), queue: VecDeque::new() });
             Ok(frames)
         })
     }

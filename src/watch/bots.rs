@@ -1,5 +1,6 @@
 //! The mirrors: what goes in, and what becomes of their effects.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::bodies::Fetch;
@@ -8,8 +9,32 @@ use super::posts::Next;
 use super::{BotState, Watch};
 use crate::index;
 use crate::mirror::{Effect, Input, Mirror, Stored};
-use crate::model::{AgentId, Malformed, Now};
+use crate::model::{AgentId, Malformed, Mono, Now};
 use crate::records::{ActivityNotice, Failure};
+
+impl BotState {
+    /// Echoes that are readable now, the next post, the next deadline.
+    fn look_after(&mut self, now: Now, agent: &AgentId, timers: &mut BTreeSet<(Mono, AgentId)>) {
+        if let Some(mirror) = self.mirror.as_ref().filter(|_| !self.posts.is_empty()) {
+            self.posts.look(mirror, now.mono);
+        }
+        // Posts wait for the mirror before they wait for anything else.
+        let mirror = self
+            .mirror
+            .as_ref()
+            .and_then(|mirror| [mirror.deadline(), self.posts.deadline(now.mono)].into_iter().flatten().min());
+        let deadline = mirror.into_iter().chain(self.load_at).min();
+        if self.timer != deadline {
+            if let Some(old) = self.timer.take() {
+                timers.remove(&(old, agent.clone()));
+            }
+            if let Some(new) = deadline {
+                timers.insert((new, agent.clone()));
+            }
+            self.timer = deadline;
+        }
+    }
+}
 
 impl Watch {
     /// Loads a new Bot's marks from the index, when it is its turn.
@@ -80,8 +105,16 @@ impl Watch {
     /// Gives a Bot's mirror one input and does what follows. With `life`, an answer for another mirror of the Bot is thrown away.
     pub(super) fn feed(&mut self, now: Now, agent: &AgentId, life: Option<u64>, input: Input) {
         let Some(bot) = self.bots.get_mut(agent).filter(|bot| life.is_none_or(|life| life == bot.life)) else { return };
+        if matches!(input, Input::Rows { .. }) {
+            bot.touched = now.mono;
+        }
         let Some(mirror) = bot.mirror.as_mut() else { return };
         let effects = mirror.apply(now, input);
+        if effects.is_empty() {
+            // As with nearly every row: nothing follows before it has been quiet for a second.
+            bot.look_after(now, agent, &mut self.timers);
+            return;
+        }
         for effect in effects {
             self.effect(now, agent, effect);
         }
@@ -127,26 +160,10 @@ impl Watch {
         }
     }
 
-    /// Echoes that are readable now, the next post, the next deadline.
+    /// See [`BotState::look_after`].
     pub(super) fn after_change(&mut self, now: Now, agent: &AgentId) {
-        let Some(bot) = self.bots.get_mut(agent) else { return };
-        if let Some(mirror) = bot.mirror.as_ref().filter(|_| !bot.posts.is_empty()) {
-            bot.posts.look(mirror, now.mono);
-        }
-        // Posts wait for the mirror before they wait for anything else.
-        let mirror = bot
-            .mirror
-            .as_ref()
-            .and_then(|mirror| [mirror.deadline(), bot.posts.deadline(now.mono)].into_iter().flatten().min());
-        let deadline = mirror.into_iter().chain(bot.load_at).min();
-        if bot.timer != deadline {
-            if let Some(old) = bot.timer.take() {
-                self.timers.remove(&(old, agent.clone()));
-            }
-            if let Some(new) = deadline {
-                self.timers.insert((new, agent.clone()));
-            }
-            bot.timer = deadline;
+        if let Some(bot) = self.bots.get_mut(agent) {
+            bot.look_after(now, agent, &mut self.timers);
         }
     }
 

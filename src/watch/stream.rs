@@ -194,10 +194,7 @@ impl Watch {
                 for (malformed, times) in malformed.iter() {
                     self.skip(now, malformed, *times);
                 }
-                if let Some(bot) = self.bots.get_mut(&agent_id) {
-                    bot.touched = now.mono;
-                    self.feed(now, &agent_id, None, Input::Rows { generation, rows, deletes });
-                }
+                self.feed(now, &agent_id, None, Input::Rows { generation, rows, deletes });
             }
             Frame::Cleared { agent_id, generation } => self.feed(now, &agent_id, None, Input::Cleared { generation }),
             Frame::CursorTooOld { agent_id, generation } => {

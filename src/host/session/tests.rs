@@ -663,7 +663,7 @@ async fn h16_a_post_is_accepted_at_once_and_sent_under_its_derived_id() {
     };
     assert_eq!((record.as_str(), &*text), (info("a").id.as_str(), "  hi\r\n there "));
     assert_eq!(message_id, crate::host::message_id("c", info("a").id.as_str(), "r1"));
-    assert_eq!(reply_to.unwrap().entry.as_str(), "e2");
+    assert_eq!(reply_to.unwrap().entry.to_string(), "e2");
     assert!(rig.host.is_quiet().await);
     settle.send(Outcome::Failed(records::Failure::Refused)).unwrap();
     assert_eq!(said(&mut rig.host).await, "settled r1 refused");

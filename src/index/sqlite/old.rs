@@ -94,7 +94,7 @@ mod tests {
                     rusqlite::params![
                         bot,
                         generation.cast_signed(),
-                        mark.entry.as_str(),
+                        mark.entry.to_string(),
                         mark.part == Part::Answer,
                         mark.seq.cast_signed(),
                         digest,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::model::{Author, CompactId, Message, Meta, Part, Version, Wall, base_id, varint, version_id};
+use crate::model::{Author, CompactId, EntryId, Message, Meta, Part, Version, Wall, base_id, varint, version_id};
 
 /// A message on its way to be packed: what there is of it without its number.
 #[derive(Clone, Copy, Debug)]
@@ -53,13 +53,13 @@ impl<'a> Draft<'a> {
     pub(super) fn of(message: &'a Message) -> Self {
         Self {
             seq: message.seq,
-            entry: CompactId::of(message.entry.as_str()),
+            entry: message.entry.compact(),
             part: message.part,
             version: message.version,
             from: message.from,
             at: message.at,
             text: &message.text,
-            reply_to: message.reply_to.as_ref().map(|target| CompactId::of(target.as_str())),
+            reply_to: message.reply_to.as_ref().map(EntryId::compact),
         }
     }
 

@@ -76,16 +76,7 @@ fn row_with<'a>(
         Field::Is(_) | Field::Absent => absent(&kind, wire.blob_hash, wire.body_omitted),
         Field::Odd => RowBody::Malformed(odd("the body isn't text")),
     };
-    // The body says the envelope's id once more: one text serves both.
-    let own = match &body {
-        RowBody::Entry(entry) => entry.id.as_ref(),
-        _ => None,
-    };
-    let entry_id = match (&wire.entry_id, own) {
-        (Field::Is(id), Some(own)) if *id == own.as_str() => Some(own.clone()),
-        _ => entry_id(wire.entry_id),
-    };
-    Ok(Row { seq, number, entry_id, body })
+    Ok(Row { seq, number, entry_id: entry_id(wire.entry_id), body })
 }
 
 /// Appends what a body holds to `buffer` and says where it lies; `None` for one that isn't base64.

@@ -198,7 +198,7 @@ fn a_page_of_the_reference() {
     .unwrap();
     assert_eq!(page.generation, Some(3));
     let row = &page.rows[0];
-    assert_eq!((row.seq, row.number, row.id().as_str()), (39, 57, "t9s0"));
+    assert_eq!((row.seq, row.number, row.id().to_string()), (39, 57, "t9s0".to_owned()));
     assert!(matches!(&row.body, RowBody::Malformed(odd) if &*odd.kind == "send-message"), "no message in it: {row:?}");
 }
 
@@ -658,7 +658,7 @@ fn the_row_frames_of_the_reference() {
     );
     let Frame::Rows { agent_id, generation, rows, deletes, malformed } = frame else { panic!("{frame:?}") };
     assert_eq!((agent_id, generation), (agent(), Some(3)));
-    assert_eq!((rows[0].seq, rows[0].number, rows[0].id().as_str()), (40, 58, "t10u"));
+    assert_eq!((rows[0].seq, rows[0].number, rows[0].id().to_string()), (40, 58, "t10u".to_owned()));
     let delete = |seq, number, id: Option<&str>| Delete { seq, number, entry_id: id.map(EntryId::from) };
     assert_eq!(deletes, [delete(12, 59, Some("t3s1")), delete(13, 60, None)]);
     assert_eq!(malformed.count(), 2);

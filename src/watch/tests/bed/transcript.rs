@@ -115,7 +115,7 @@ impl Transcript {
         for row in self.rows.values() {
             let RowBody::Entry(entry) = self.body(row, blobs) else { continue };
             let rendered = render(entry, harness);
-            let id = |part| base_id(self.generation, row.id().as_str(), part);
+            let id = |part| base_id(self.generation, &row.id().to_string(), part);
             readable.extend(rendered.main.map(|text| (id(Part::Entry), text.text.to_string())));
             readable.extend(rendered.answer.map(|text| (id(Part::Answer), text.to_string())));
         }
