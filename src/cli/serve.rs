@@ -4,7 +4,8 @@ use futures_util::future::select_all;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::{Outcome, Problem, standard};
+use super::standard::Standard;
+use super::{Outcome, Problem};
 use crate::config::Config;
 use crate::host::ws::ConnectError;
 use crate::host::{self, End, Role};
@@ -47,10 +48,11 @@ pub(super) async fn serve(config: &Config, connect: Option<String>) -> Outcome {
     config.create_data_dir().map_err(|error| Problem::folder(&error))?;
     let provider = Provider::new(config, IndexPlace::Folder)?;
     let stop = CancellationToken::new();
+    let mut standard = Standard::default();
     let session = with_folder(provider, &config.data_dir, |gate| async {
         let settings = host::Config { role: Role::Owner, ready: gate.ready(), stop: stop.clone() };
         match connect {
-            None => Ok(host::stdio::serve(standard::input(), standard::output(), settings).await),
+            None => Ok(host::stdio::serve(standard.input(), standard.output(), settings).await),
             Some(url) => match host::ws::connect(&url).await {
                 Ok(socket) => Ok(host::ws::serve(socket, settings).await),
                 Err(error @ ConnectError::Address(_)) => Err(Problem::Usage(error.to_string())),

@@ -1,5 +1,8 @@
 //! Rough handling: hosts that vanish or don't read, a service that is away, files that are no files, many Bots, long bodies.
 
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -41,6 +44,61 @@ async fn h4_a_host_that_stops_reading_doesnt_keep_the_process() {
     let status = timeout(Duration::from_secs(10), child.wait()).await.expect("it ends").unwrap();
     assert_eq!(status.code(), Some(0));
     drop((stdin, stdout));
+}
+
+#[tokio::test]
+async fn a_host_may_give_one_socket_for_both_streams_and_read_slowly() {
+    let bench = Bench::with_bot().await;
+    for number in 1..=300 {
+        bench.control.say("a", &format!("e{number}"), &"长".repeat(2000)).unwrap();
+    }
+    // As Node does it for what it starts.
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let mut command = bench.command(&["serve"]);
+    command.stdin(OwnedFd::from(theirs.try_clone().unwrap())).stdout(OwnedFd::from(theirs));
+    let mut child = command.spawn().unwrap();
+    // It holds the other end until it goes.
+    drop(command);
+    ours.set_nonblocking(true).unwrap();
+    let (read, mut write) = tokio::net::UnixStream::from_std(ours).unwrap().into_split();
+    let mut lines = BufReader::new(read).lines();
+    write.write_all(greeting().as_bytes()).await.unwrap();
+    let mut last = String::new();
+    while !last.contains("1:300") {
+        last = timeout(LIMIT, lines.next_line()).await.unwrap().unwrap().unwrap();
+    }
+    // More than a socket holds, asked for at once and only then read: it is written in parts, none of them lost.
+    for id in 2..12 {
+        let params = json!({"record": bench.record("a"), "limit": 500});
+        let line = json!({"jsonrpc": "2.0", "id": id, "method": "session/read", "params": params});
+        write.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+    }
+    for _ in 2..12 {
+        let answer = loop {
+            let line = timeout(LIMIT, lines.next_line()).await.unwrap().unwrap().unwrap();
+            let message: Value = serde_json::from_str(&line).unwrap();
+            if message.get("result").is_some() {
+                break message;
+            }
+        };
+        assert_eq!(answer["result"]["messages"].as_array().unwrap().len(), 300);
+    }
+    write.shutdown().await.unwrap();
+    assert_eq!(timeout(LIMIT, child.wait()).await.expect("it ends").unwrap().code(), Some(0));
+}
+
+#[tokio::test]
+async fn what_a_host_wrote_into_a_file_is_answered_into_a_file() {
+    let bench = Bench::with_bot().await;
+    let folder = tempfile::tempdir().unwrap();
+    let (asked, answered) = (folder.path().join("asked"), folder.path().join("answered"));
+    std::fs::write(&asked, greeting()).unwrap();
+    let mut command = bench.command(&["serve"]);
+    command.stdin(File::open(&asked).unwrap()).stdout(File::create(&answered).unwrap());
+    let mut child = command.spawn().unwrap();
+    assert_eq!(timeout(LIMIT, child.wait()).await.expect("it ends").unwrap().code(), Some(0));
+    let said = std::fs::read_to_string(&answered).unwrap();
+    assert!(said.lines().any(|line| line.contains("\"id\":1")), "{said}");
 }
 
 #[tokio::test]
