@@ -116,7 +116,7 @@ pub(super) async fn status(config: &Config, json: bool) -> Outcome {
             Ok(())
         }
         ("signedIn", Some(trouble)) => {
-            terminal::say(&format!("已登录，但{}", trouble.sentence()));
+            terminal::say(&format!("已登录，不过：{}", trouble.sentence()));
             Ok(())
         }
         _ => Err(Problem::NotSignedIn),

@@ -1,8 +1,8 @@
 //! The index as an SQLite file.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Read as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -20,11 +20,13 @@ mod old;
 /// "cgbx": says that the file is ours.
 const APPLICATION_ID: i32 = 0x6367_6278;
 /// Rises when a table changes, or the bytes of marks; another one isn't ours.
-const SCHEMA: i32 = 3;
-/// Schemas with a row for each mark, in the first of which digests were whole: they are brought up to date.
-const OLD_SCHEMAS: [i32; 2] = [1, 2];
+const SCHEMA: i32 = 4;
+/// Schemas that are brought up to date: two with a row for each mark, in the first of which digests were whole, and one whose blocks had no sums.
+const OLD_SCHEMAS: [i32; 3] = [1, 2, 3];
 /// The header's word for a file with a log beside it, as ours is; 1 is one without.
 const WAL_FORMAT: u8 = 2;
+/// The smallest page that SQLite has, in bytes, and so the smallest file.
+const SMALLEST: u64 = 512;
 /// Pages in the log before they go to the file and it begins anew: to write over blocks that it has makes an exposure durable with two thirds of the
 /// time of new ones, for the file system has nothing to write down of its own. It pays as soon as the log has gone round once.
 const LOG_PAGES: u32 = 100;
@@ -168,9 +170,22 @@ fn open(path: &Path) -> Result<Connection, Error> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(Error::Disk(error.to_string())),
         _ => {}
     }
+    narrow(path)?;
     plausible(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     prepare(Connection::open_with_flags(path, flags).map_err(classify)?)
+}
+
+/// Takes from others what they may do with an index that was there, and with what lies beside it: SQLite gives those its own mode, but only when it makes
+/// them. One of another user can't be narrowed, and isn't used.
+fn narrow(path: &Path) -> Result<(), Error> {
+    for file in ["", "-wal", "-shm"].map(|tail| suffixed(path, tail)) {
+        if fs::symlink_metadata(&file).is_ok_and(|found| found.is_file() && found.mode() & 0o077 != 0) {
+            fs::set_permissions(&file, Permissions::from_mode(0o600))
+                .map_err(|error| Error::Disk(error.to_string()))?;
+        }
+    }
+    Ok(())
 }
 
 /// What SQLite itself would let pass, of a file that was cut or whose header was damaged.
@@ -183,7 +198,12 @@ fn plausible(path: &Path) -> Result<(), Error> {
     let mut header = [0; 19];
     let nofollow = nix::fcntl::OFlag::O_NOFOLLOW.bits();
     let Ok(mut file) = OpenOptions::new().read(true).custom_flags(nofollow).open(path) else { return Ok(()) };
-    let (Ok(metadata), Ok(())) = (file.metadata(), file.read_exact(&mut header)) else { return Ok(()) };
+    let Ok(metadata) = file.metadata() else { return Ok(()) };
+    // An empty one was made by us a moment ago, or before a crash. Of one that was cut this short SQLite would say nothing.
+    if metadata.len() > 0 && metadata.len() < SMALLEST {
+        return Err(Error::Foreign(format!("{} bytes are no database", metadata.len())));
+    }
+    let Ok(()) = file.read_exact(&mut header) else { return Ok(()) };
     let [.., high, low, write_format] = header;
     let page = match u64::from(u16::from_be_bytes([high, low])) {
         1 => 65536,
@@ -232,7 +252,7 @@ fn prepare(mut connection: Connection) -> Result<Connection, Error> {
             ))?;
         }
         if old {
-            old::bring_up_to_date(connection)?;
+            old::bring_up_to_date(connection, schema)?;
         }
         Ok(())
     };
@@ -269,8 +289,6 @@ mod hostile;
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
     use crate::mirror::{Batch, Digest, Mark};
     use crate::model::{Author, EntryId, Part};
@@ -319,6 +337,24 @@ mod tests {
         assert_eq!(load(&mut index), vec![(7, mark("t1", 2)), (7, answer)]);
         assert_eq!(index.load("b", &AgentId::from("bot")).expect("loads"), Stored::default(), "another account's");
         assert_eq!(fs::metadata(&path).expect("stat").permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn an_index_that_others_may_read_is_narrowed() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let path = dir.path().join("index.sqlite3");
+        let files = ["", "-wal", "-shm"].map(|tail| suffixed(&path, tail));
+        let mut first = Sqlite::at(path.clone());
+        first.commit(&[commit(7, false, vec![mark("t1", 2)])]).expect("commits");
+        for file in &files {
+            fs::set_permissions(file, Permissions::from_mode(0o666)).expect("widens");
+        }
+        // With the first one open the log stays where it is, as after a crash.
+        let mut index = Sqlite::at(path);
+        assert_eq!(load(&mut index).len(), 1);
+        for file in &files {
+            assert_eq!(fs::metadata(file).expect("stat").permissions().mode() & 0o777, 0o600, "{}", file.display());
+        }
     }
 
     #[test]

@@ -4,9 +4,13 @@
 //! a block holds whatever lies from there to the next block's. A first exposure never changes, and new ones are the highest: so what is new lies
 //! together, in a Bot's last block and behind it. (In the order of ids, which are as good as random, ten thousand marks touched nearly every page of a
 //! large index.)
+//!
+//! Each block carries a sum, for SQLite keeps none of its pages: a bit that flipped on the disk would make another cursor of one, or an edit that nobody
+//! made, and a host would be told.
 
 use rusqlite::types::Type;
 use rusqlite::{OptionalExtension as _, Transaction, params};
+use sha2::{Digest as _, Sha256};
 
 use crate::mirror::{Marks, PackedMark, Stored};
 use crate::model::{CompactId, Part};
@@ -31,8 +35,26 @@ fn order<'a>(packed: &PackedMark<'a>) -> (u64, Part, CompactId<'a>) {
     (packed.mark.first, packed.mark.part, packed.mark.entry)
 }
 
+/// Bytes of a block's sum, which lies before its marks.
+const SUM: usize = 4;
+
+/// Says whether these marks were written as these, of this Bot and this generation. It is against mishaps; whoever may write the file may write anything.
+fn sum(bot: i64, generation: i64, marks: &[u8]) -> [u8; SUM] {
+    let whole =
+        Sha256::new().chain_update(bot.to_be_bytes()).chain_update(generation.to_be_bytes()).chain_update(marks);
+    whole.finalize().first_chunk().copied().unwrap_or_default()
+}
+
 /// The marks of a block. What none of ours can be is an error, never a guess: a guessed cursor would be told to hosts.
-fn read<'a>(low_of: &[u8], marks: &'a [u8]) -> rusqlite::Result<Vec<PackedMark<'a>>> {
+fn read<'a>(bot: i64, generation: i64, low_of: &[u8], block: &'a [u8]) -> rusqlite::Result<Vec<PackedMark<'a>>> {
+    match block.split_first_chunk() {
+        Some((written, marks)) if *written == sum(bot, generation, marks) => read_unsummed(low_of, marks),
+        _ => Err(no_marks()),
+    }
+}
+
+/// The same of a block of the schema before, which had no sum.
+pub(super) fn read_unsummed<'a>(low_of: &[u8], marks: &'a [u8]) -> rusqlite::Result<Vec<PackedMark<'a>>> {
     let all = Marks::unpack(marks).filter(|all| {
         let rises = all.is_sorted_by(|one, two| order(one) < order(two));
         rises && all.first().is_some_and(|first| low(first) == low_of)
@@ -84,7 +106,7 @@ pub(super) fn load(connection: &rusqlite::Connection, bot: i64, stored: &mut Sto
     let mut last: Option<(i64, Vec<u8>)> = None;
     while let Some(row) = rows.next()? {
         let (generation, place) = (row.get(0)?, row.get_ref(1)?.as_blob()?);
-        let marks = read(place, row.get_ref(2)?.as_blob()?)?;
+        let marks = read(bot, generation, place, row.get_ref(2)?.as_blob()?)?;
         // In the order of the table's key. A mark that lies in two blocks was written by nobody.
         if last.is_some_and(|(of, last)| of == generation && *last >= *place) {
             return Err(no_marks());
@@ -116,12 +138,14 @@ pub(super) fn write(transaction: &Transaction<'_>, bot: i64, generation: u64, ma
         let count = next.map_or(rest.len(), |next| rest.partition_point(|mark| low(mark) < next).max(1));
         let (here, later) = rest.split_at(count);
         rest = later;
-        let before = held.as_ref().map(|(low, marks)| read(low, marks)).transpose()?.unwrap_or_default();
+        let before =
+            held.as_ref().map(|(low, block)| read(bot, generation, low, block)).transpose()?.unwrap_or_default();
         for piece in pieces(&sorted([&before, here].concat())) {
             let bytes = piece.iter().map(|mark| mark.bytes).collect::<Vec<_>>().concat();
             // A block that was full already stays as it is.
-            if held.as_ref().is_none_or(|(_, marks)| *marks != bytes) {
-                put.execute(params![bot, generation, low(&piece[0]), bytes])?;
+            if held.as_ref().is_none_or(|(_, block)| block[SUM..] != bytes) {
+                let block = [&sum(bot, generation, &bytes)[..], &bytes].concat();
+                put.execute(params![bot, generation, low(&piece[0]), block])?;
             }
         }
     }
@@ -134,6 +158,7 @@ mod tests {
 
     use proptest::prelude::*;
 
+    use super::super::hostile;
     use super::*;
     use crate::index::{Commit, Sqlite, Store as _};
     use crate::mirror::{Batch, Digest, Mark, testing};
@@ -190,6 +215,29 @@ mod tests {
         }
     }
 
+    /// Of each byte of a block each bit.
+    #[test]
+    fn a_bit_that_flipped_in_a_block_is_noticed() {
+        let marks: Vec<Mark> = (1..40).map(|number| hostile::mark(&format!("entry-{number}"), number)).collect();
+        let mut index = Sqlite::in_memory();
+        index.commit(&[commit(1, false, marks)]).expect("commits");
+        let connection = index.opened().expect("opens");
+        let mut query = connection.prepare("SELECT bot, generation, low, marks FROM block").expect("prepares");
+        let blocks = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)));
+        let blocks: Vec<(i64, i64, Vec<u8>, Vec<u8>)> = blocks.and_then(Iterator::collect).expect("reads");
+        assert!(blocks.len() > 1, "{}", blocks.len());
+        for (bot, generation, low, mut block) in blocks {
+            assert!(read(bot, generation, &low, &block).is_ok());
+            assert!(read(bot + 1, generation, &low, &block).is_err(), "another Bot's");
+            assert!(read(bot, generation + 1, &low, &block).is_err(), "another generation's");
+            for bit in 0..block.len() * 8 {
+                block[bit / 8] ^= 1 << (bit % 8);
+                assert!(read(bot, generation, &low, &block).is_err(), "bit {bit}");
+                block[bit / 8] ^= 1 << (bit % 8);
+            }
+        }
+    }
+
     /// What a message takes stays small however its mark came: all at once, one by one, and after each was revised.
     #[test]
     fn blocks_stay_well_filled() {
@@ -216,13 +264,13 @@ mod tests {
         for index in [&mut at_once, &mut one_by_one] {
             let (fresh, longest) = rows(index);
             assert!(fresh <= 600 / 20, "{fresh} blocks");
-            assert!(longest <= 930);
+            assert!(longest <= 934);
             for number in 0..600 {
                 index.commit(&[commit(1, false, vec![mark(number, Some(5000))])]).expect("commits");
             }
             let (revised, longest) = rows(index);
             assert!(revised <= fresh * 2, "{revised} blocks after {fresh}");
-            assert!(longest <= 930);
+            assert!(longest <= 934);
             assert_eq!(index.load("a", &AgentId::from("bot")).expect("loads").len(), 600);
         }
     }

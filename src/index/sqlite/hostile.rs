@@ -1,7 +1,7 @@
 //! An index file that a disk, a copy or another program has damaged. It is read, or set aside with a new one in its place; it never stays in the way.
 //!
-//! A cut file, or one with pages that were never written, gives no mark that wasn't written. More can't be promised: SQLite keeps no sums of its pages,
-//! so a bit that flips inside a row may make another lawful row of it, or hide rows behind a key that is out of order.
+//! A cut file, or one with pages that were never written, gives no mark that wasn't written; nor does one in which bits have flipped, for blocks carry sums.
+//! More can't be promised: SQLite keeps none of its own pages, so a flipped bit may still hide a block, or a Bot.
 
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -13,7 +13,7 @@ use crate::model::{Author, EntryId, Part};
 
 const BOTS: [&str; 3] = ["bot", "other", "小白"];
 
-fn commit_of(agent: &str, generation: u64, marks: Vec<Mark>) -> Commit {
+pub(super) fn commit_of(agent: &str, generation: u64, marks: Vec<Mark>) -> Commit {
     Commit {
         account: "a".to_owned(),
         agent: AgentId::from(agent),
@@ -143,6 +143,8 @@ fn what_would_fail_for_ever_is_set_aside_and_a_new_one_made() {
     later[18] = 3;
     files.push(("a later write format".to_owned(), later));
     files.push(("cut inside a page".to_owned(), real[..real.len() - 1].to_vec()));
+    files.push(("cut to one byte".to_owned(), real[..1].to_vec()));
+    files.push(("cut to a header".to_owned(), real[..100].to_vec()));
     files.push(("more than it had".to_owned(), [&real, b"x".as_slice()].concat()));
     for (damage, bytes) in files {
         let folder = tempfile::tempdir().unwrap();
@@ -173,7 +175,7 @@ fn a_damaged_index_is_read_or_set_aside_and_goes_on() {
                 bytes[at] ^= change;
             }
         }
-        drop(opened(&main, with_log.then_some(&log), true));
+        all_written(&opened(&main, with_log.then_some(&log), true), &real);
     });
     // The first page says what the file is and what tables it has: the most can be wrong there.
     let header = prop_oneof![0_usize..100, 100_usize..140, 3400_usize..4096];

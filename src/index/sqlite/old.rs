@@ -1,37 +1,64 @@
-//! Indexes of earlier versions, which had a row for each mark.
+//! Indexes of earlier versions: with a row for each mark, or with blocks that had no sums.
 
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, Row, Transaction};
 
 use super::blocks;
 use crate::mirror::{Digest, Mark, Marks};
 use crate::model::{Author, CompactId, Part};
 
+/// The schema with blocks that have no sums.
+const UNSUMMED: i32 = 3;
 /// Marks that are moved at once: a long history isn't held in memory twice.
 const AT_ONCE: usize = 10_000;
 
-/// Moves all marks into blocks, in one transaction.
-pub(super) fn bring_up_to_date(connection: &mut Connection) -> rusqlite::Result<()> {
+/// Moves all marks of an index of this schema into blocks of today's, in one transaction.
+pub(super) fn bring_up_to_date(connection: &mut Connection, schema: i32) -> rusqlite::Result<()> {
     let transaction = connection.transaction()?;
+    if schema == UNSUMMED {
+        transaction.execute_batch("ALTER TABLE block RENAME TO mark")?;
+    }
     transaction.execute_batch(blocks::TABLE)?;
-    {
-        let mut query = transaction.prepare(
-            "SELECT bot, generation, entry, part, seq, CAST(substr(digest, 1, 16) AS BLOB), first, edit, deleted, author FROM mark",
-        )?;
-        let mut rows = query.query([])?;
-        let (mut bot, mut generation, mut marks) = (0, 0, Marks::default());
-        while let Some(row) = rows.next()? {
-            let next = (row.get(0)?, row.get::<_, i64>(1)?.cast_unsigned());
-            if next != (bot, generation) || marks.len() >= AT_ONCE {
-                blocks::write(&transaction, bot, generation, &marks)?;
-                (bot, generation) = next;
-                marks = Marks::default();
-            }
-            marks.push(&mark(row)?);
-        }
-        blocks::write(&transaction, bot, generation, &marks)?;
+    if schema == UNSUMMED {
+        move_blocks(&transaction)?;
+    } else {
+        move_rows(&transaction)?;
     }
     transaction.execute_batch(&format!("DROP TABLE mark; PRAGMA user_version = {}", super::SCHEMA))?;
     transaction.commit()
+}
+
+/// Moves the marks of blocks without sums.
+fn move_blocks(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    let mut query = transaction.prepare("SELECT bot, generation, low, marks FROM mark")?;
+    let mut rows = query.query([])?;
+    while let Some(row) = rows.next()? {
+        let held = blocks::read_unsummed(row.get_ref(2)?.as_blob()?, row.get_ref(3)?.as_blob()?)?;
+        let mut marks = Marks::default();
+        for packed in &held {
+            marks.push(&packed.mark);
+        }
+        blocks::write(transaction, row.get(0)?, row.get::<_, i64>(1)?.cast_unsigned(), &marks)?;
+    }
+    Ok(())
+}
+
+/// Moves the marks that are rows.
+fn move_rows(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    let mut query = transaction.prepare(
+        "SELECT bot, generation, entry, part, seq, CAST(substr(digest, 1, 16) AS BLOB), first, edit, deleted, author FROM mark",
+    )?;
+    let mut rows = query.query([])?;
+    let (mut bot, mut generation, mut marks) = (0, 0, Marks::default());
+    while let Some(row) = rows.next()? {
+        let next = (row.get(0)?, row.get::<_, i64>(1)?.cast_unsigned());
+        if next != (bot, generation) || marks.len() >= AT_ONCE {
+            blocks::write(transaction, bot, generation, &marks)?;
+            (bot, generation) = next;
+            marks = Marks::default();
+        }
+        marks.push(&mark(row)?);
+    }
+    blocks::write(transaction, bot, generation, &marks)
 }
 
 /// A row as a mark. What none of ours can hold is an error, never a guess: a guessed cursor would be told to hosts.
@@ -57,6 +84,7 @@ fn mark<'a>(row: &'a Row<'_>) -> rusqlite::Result<Mark<CompactId<'a>>> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::fs;
     use std::path::Path;
 
@@ -67,6 +95,9 @@ mod tests {
 
     /// The tables of the schemas before: in the first one digests were whole and marks lay in the order of their entries' ids.
     fn old_index(path: &Path, schema: i32, marks: &[(i64, u64, Mark)]) {
+        if schema == UNSUMMED {
+            return unsummed_index(path, marks);
+        }
         let connection = Connection::open(path).expect("opens");
         let key = if schema == 1 { "bot, generation, entry, part" } else { "bot, generation, first, entry, part" };
         connection
@@ -109,6 +140,29 @@ mod tests {
         connection.execute_batch("COMMIT").expect("commits");
     }
 
+    /// As the schema with blocks that had no sums, which was the same in all else.
+    fn unsummed_index(path: &Path, marks: &[(i64, u64, Mark)]) {
+        let mut index = Sqlite::at(path.to_owned());
+        for (bot, agent) in [(1, "bot"), (2, "other")] {
+            for generation in marks
+                .iter()
+                .filter(|(of, ..)| *of == bot)
+                .map(|(_, generation, _)| *generation)
+                .collect::<BTreeSet<_>>()
+            {
+                let own = marks.iter().filter(|(of, in_generation, _)| (*of, *in_generation) == (bot, generation));
+                index
+                    .commit(&[hostile::commit_of(agent, generation, own.map(|(.., mark)| mark.clone()).collect())])
+                    .expect("commits");
+            }
+        }
+        drop(index);
+        let connection = Connection::open(path).expect("opens");
+        let strip =
+            format!("UPDATE block SET marks = CAST(substr(marks, 5) AS BLOB); PRAGMA user_version = {UNSUMMED}");
+        connection.execute_batch(&strip).expect("strips");
+    }
+
     fn mark(entry: &str, first: u64) -> Mark {
         Mark { seq: u64::MAX - first, ..hostile::mark(entry, first) }
     }
@@ -145,6 +199,11 @@ mod tests {
     #[test]
     fn an_index_of_an_earlier_schema_with_rows_that_are_no_marks_is_set_aside() {
         for damage in [
+            "UPDATE block SET marks = 7",
+            "UPDATE block SET marks = CAST(substr(marks, 2) AS BLOB)",
+            "UPDATE block SET low = CAST(low || x'00' AS BLOB)",
+            "ALTER TABLE block RENAME COLUMN marks TO mark",
+            "ALTER TABLE block RENAME TO blocks",
             "UPDATE mark SET digest = 7",
             "UPDATE mark SET part = part + 2",
             "UPDATE mark SET author = -1",
@@ -156,7 +215,8 @@ mod tests {
         ] {
             let folder = tempfile::tempdir().expect("tempdir");
             let path = folder.path().join("index.sqlite3");
-            old_index(&path, 2, &[(1, 1, mark("t1", 1)), (2, 1, mark("t2", 2))]);
+            let schema = if damage.contains(" block ") { UNSUMMED } else { 2 };
+            old_index(&path, schema, &[(1, 1, mark("t1", 1)), (2, 1, mark("t2", 2))]);
             Connection::open(&path).expect("opens").execute_batch(damage).expect("damages");
             let before = fs::metadata(&path).expect("stat").len();
             let mut index = Sqlite::at(path);
