@@ -238,7 +238,9 @@ impl Host {
             }
             return;
         }
-        let Some(record) = self.current.clone() else { return terminal::say("还没有 Bot，这一行没有发送；请稍候再试。") };
+        let Some(record) = self.current.clone() else {
+            return terminal::say("还没有 Bot，这一行没有发送；请稍候再试。");
+        };
         let card = self.cards.get(&record);
         let option = text.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
         let chosen = card.and_then(|(id, widget)| Some((id.clone(), widget.options.get(option?)?)));
