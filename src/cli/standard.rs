@@ -23,7 +23,7 @@ pub(super) type Output = Box<dyn AsyncWrite + Send + Unpin>;
 /// The standard streams of this process. Dropped, their ends are as they were found; nothing may be read or written then.
 #[derive(Debug, Default)]
 pub(super) struct Standard {
-    /// What was found blocking.
+    /// The flags that each end was found with, in the order in which they were taken.
     found: Vec<(OwnedFd, OFlag)>,
 }
 
@@ -39,37 +39,32 @@ impl Standard {
     }
 
     fn input_of(&mut self, stream: &impl AsFd) -> io::Result<Input> {
-        let flags = flags(stream)?;
-        let input: Input = match socket(stream)? {
+        self.remember(stream)?;
+        Ok(match socket(stream)? {
             Some(socket) => Box::new(socket),
             None => Box::new(pipe::Receiver::from_owned_fd(duplicate(stream)?)?),
-        };
-        self.remember(stream, flags)?;
-        Ok(input)
+        })
     }
 
     fn output_of(&mut self, stream: &impl AsFd) -> io::Result<Output> {
-        let flags = flags(stream)?;
-        let output: Output = match socket(stream)? {
+        self.remember(stream)?;
+        Ok(match socket(stream)? {
             Some(socket) => Box::new(socket),
             None => Box::new(pipe::Sender::from_owned_fd(duplicate(stream)?)?),
-        };
-        self.remember(stream, flags)?;
-        Ok(output)
+        })
     }
 
-    fn remember(&mut self, stream: &impl AsFd, flags: OFlag) -> io::Result<()> {
-        // Found so, it stays so. (Of two streams that are one socket, the second is found as the first has made it.)
-        if !flags.contains(OFlag::O_NONBLOCK) {
-            self.found.push((duplicate(stream)?, flags));
-        }
+    /// Before anything of it is changed.
+    fn remember(&mut self, stream: &impl AsFd) -> io::Result<()> {
+        self.found.push((duplicate(stream)?, flags(stream)?));
         Ok(())
     }
 }
 
 impl Drop for Standard {
     fn drop(&mut self) {
-        for (end, flags) in &self.found {
+        // Of two streams that are one socket, the second was found as the first had made it: the first has the last word.
+        for (end, flags) in self.found.iter().rev() {
             // The process ends; there is nobody to tell.
             let _ = fcntl(end, FcntlArg::F_SETFL(*flags));
         }

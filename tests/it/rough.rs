@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use coda_grok_bot::simulate::{Account, Act, Fault, NewBot, Options, StreamEnd};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::time::timeout;
 
 use crate::support::{Bench, LIMIT, digest, kind, signal, texts, write_private};
@@ -20,25 +20,40 @@ fn greeting() -> String {
     format!("{}\n", json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}))
 }
 
-#[tokio::test]
-async fn h4_a_host_that_stops_reading_doesnt_keep_the_process() {
+/// A Bot whose pages are more than any pipe or socket holds.
+async fn with_a_long_record() -> Bench {
     let bench = Bench::with_bot().await;
     for number in 1..=300 {
         bench.control.say("a", &format!("e{number}"), &"长".repeat(2000)).unwrap();
     }
+    bench
+}
+
+/// Reads until that record is there.
+async fn until_whole(lines: &mut Lines<impl AsyncBufRead + Unpin>) {
+    let mut last = String::new();
+    while !last.contains("1:300") {
+        last = timeout(LIMIT, lines.next_line()).await.unwrap().unwrap().unwrap();
+    }
+}
+
+/// Asks for all of it.
+fn page_request(bench: &Bench, id: u32) -> String {
+    let params = json!({"record": bench.record("a"), "limit": 500});
+    format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": "session/read", "params": params}))
+}
+
+#[tokio::test]
+async fn h4_a_host_that_stops_reading_doesnt_keep_the_process() {
+    let bench = with_a_long_record().await;
     let mut child = bench.command(&["serve"]).stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(greeting().as_bytes()).await.unwrap();
     let mut stdout = BufReader::new(child.stdout.take().unwrap()).lines();
     // It reads until the record is there, and then no more.
-    let mut last = String::new();
-    while !last.contains("1:300") {
-        last = timeout(LIMIT, stdout.next_line()).await.unwrap().unwrap().unwrap();
-    }
+    until_whole(&mut stdout).await;
     for id in 2..40 {
-        let params = json!({"record": bench.record("a"), "limit": 500});
-        let line = json!({"jsonrpc": "2.0", "id": id, "method": "session/read", "params": params});
-        stdin.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+        stdin.write_all(page_request(&bench, id).as_bytes()).await.unwrap();
     }
     signal(child.id().unwrap(), "TERM").await;
     let status = timeout(Duration::from_secs(10), child.wait()).await.expect("it ends").unwrap();
@@ -48,10 +63,7 @@ async fn h4_a_host_that_stops_reading_doesnt_keep_the_process() {
 
 #[tokio::test]
 async fn a_host_may_give_one_socket_for_both_streams_and_read_slowly() {
-    let bench = Bench::with_bot().await;
-    for number in 1..=300 {
-        bench.control.say("a", &format!("e{number}"), &"长".repeat(2000)).unwrap();
-    }
+    let bench = with_a_long_record().await;
     // As Node does it for what it starts.
     let (ours, theirs) = UnixStream::pair().unwrap();
     let mut command = bench.command(&["serve"]);
@@ -63,15 +75,10 @@ async fn a_host_may_give_one_socket_for_both_streams_and_read_slowly() {
     let (read, mut write) = tokio::net::UnixStream::from_std(ours).unwrap().into_split();
     let mut lines = BufReader::new(read).lines();
     write.write_all(greeting().as_bytes()).await.unwrap();
-    let mut last = String::new();
-    while !last.contains("1:300") {
-        last = timeout(LIMIT, lines.next_line()).await.unwrap().unwrap().unwrap();
-    }
+    until_whole(&mut lines).await;
     // More than a socket holds, asked for at once and only then read: it is written in parts, none of them lost.
     for id in 2..12 {
-        let params = json!({"record": bench.record("a"), "limit": 500});
-        let line = json!({"jsonrpc": "2.0", "id": id, "method": "session/read", "params": params});
-        write.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+        write.write_all(page_request(&bench, id).as_bytes()).await.unwrap();
     }
     for _ in 2..12 {
         let answer = loop {

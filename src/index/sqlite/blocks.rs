@@ -45,6 +45,11 @@ fn sum(bot: i64, generation: i64, marks: &[u8]) -> [u8; SUM] {
     whole.finalize().first_chunk().copied().unwrap_or_default()
 }
 
+/// A block of these marks, as it lies in the table.
+pub(super) fn summed(bot: i64, generation: i64, marks: &[u8]) -> Vec<u8> {
+    [&sum(bot, generation, marks)[..], marks].concat()
+}
+
 /// The marks of a block. What none of ours can be is an error, never a guess: a guessed cursor would be told to hosts.
 fn read<'a>(bot: i64, generation: i64, low_of: &[u8], block: &'a [u8]) -> rusqlite::Result<Vec<PackedMark<'a>>> {
     match block.split_first_chunk() {
@@ -144,8 +149,7 @@ pub(super) fn write(transaction: &Transaction<'_>, bot: i64, generation: u64, ma
             let bytes = piece.iter().map(|mark| mark.bytes).collect::<Vec<_>>().concat();
             // A block that was full already stays as it is.
             if held.as_ref().is_none_or(|(_, block)| block[SUM..] != bytes) {
-                let block = [&sum(bot, generation, &bytes)[..], &bytes].concat();
-                put.execute(params![bot, generation, low(&piece[0]), block])?;
+                put.execute(params![bot, generation, low(&piece[0]), summed(bot, generation, &bytes)])?;
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Indexes of earlier versions: with a row for each mark, or with blocks that had no sums.
 
-use rusqlite::{Connection, Row, Transaction};
+use rusqlite::{Connection, Row, Transaction, params};
 
 use super::blocks;
 use crate::mirror::{Digest, Mark, Marks};
@@ -27,17 +27,17 @@ pub(super) fn bring_up_to_date(connection: &mut Connection, schema: i32) -> rusq
     transaction.commit()
 }
 
-/// Moves the marks of blocks without sums.
+/// Moves blocks without sums: in all else they are as today's.
 fn move_blocks(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    let mut put = transaction.prepare("INSERT INTO block (bot, generation, low, marks) VALUES (?1, ?2, ?3, ?4)")?;
     let mut query = transaction.prepare("SELECT bot, generation, low, marks FROM mark")?;
     let mut rows = query.query([])?;
     while let Some(row) = rows.next()? {
-        let held = blocks::read_unsummed(row.get_ref(2)?.as_blob()?, row.get_ref(3)?.as_blob()?)?;
-        let mut marks = Marks::default();
-        for packed in &held {
-            marks.push(&packed.mark);
-        }
-        blocks::write(transaction, row.get(0)?, row.get::<_, i64>(1)?.cast_unsigned(), &marks)?;
+        let (bot, generation) = (row.get(0)?, row.get(1)?);
+        let (low, marks) = (row.get_ref(2)?.as_blob()?, row.get_ref(3)?.as_blob()?);
+        // A sum vouches for what lies under it.
+        blocks::read_unsummed(low, marks)?;
+        put.execute(params![bot, generation, low, blocks::summed(bot, generation, marks)])?;
     }
     Ok(())
 }
