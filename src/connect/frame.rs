@@ -27,16 +27,16 @@ pub enum FrameError {
     TooLarge(u32),
 }
 
-/// A whole envelope. Its payload lies in the decoder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Envelope<'a> {
-    /// A message.
-    Message(&'a [u8]),
+/// Whole envelopes. Their payloads lie in the decoder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Envelopes<'a> {
+    /// Messages, one at least, in their order.
+    Messages(Vec<&'a [u8]>),
     /// The end of the stream, with the JSON that says how it went.
     End(&'a [u8]),
 }
 
-/// Splits a byte stream into envelopes. Holds at most one incomplete envelope and what came in the same chunk.
+/// Splits a byte stream into envelopes. Holds at most one incomplete envelope and what came since envelopes were taken.
 ///
 /// Envelopes that are whole in their chunk are read where they lie; a copy is made only of a cut one, and of the chunk that completes it.
 #[derive(Debug, Default)]
@@ -50,7 +50,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Takes the next bytes of the stream. Call it only when [`ready`](Self::ready) says false: that bounds the buffer.
+    /// Takes the next bytes of the stream. Whoever calls it bounds the buffer: by [`ready`](Self::ready), or by [`held`](Self::held).
     pub fn push(&mut self, chunk: Bytes) {
         self.let_go();
         if self.buffer.is_empty() {
@@ -84,51 +84,75 @@ impl Decoder {
     /// # Errors
     /// As soon as the five header bytes are in; the same error again when asked again.
     pub fn ready(&mut self) -> Result<bool, FrameError> {
-        let ready = self.front()?.is_some_and(|(_, length)| self.bytes().len() - self.start >= HEADER + length);
+        let ready = front(&self.bytes()[self.start..])?.is_some();
         if !ready {
             self.let_go();
         }
         Ok(ready)
     }
 
-    /// The next envelope, if a whole one is there. It is consumed; its payload stays readable until the next call.
+    /// Bytes that nobody took yet.
+    pub fn held(&self) -> usize {
+        self.bytes().len() - self.start
+    }
+
+    /// The next envelopes, if a whole one is there: so many messages at most, or the end. They are consumed; their payloads stay readable until the
+    /// next call.
     ///
     /// # Errors
-    /// As [`ready`](Self::ready).
-    pub fn take(&mut self) -> Result<Option<Envelope<'_>>, FrameError> {
-        let Some((flags, length)) = self.front()? else {
-            return Ok(None);
-        };
-        let from = self.start + HEADER;
-        if self.bytes().len() < from + length {
-            return Ok(None);
+    /// As [`ready`](Self::ready), of the first of them: what came before one that can't be read counts.
+    pub fn take(&mut self, most: usize) -> Result<Option<Envelopes<'_>>, FrameError> {
+        // Not by `bytes`: what is taken is borrowed from them, and where the next one starts changes meanwhile.
+        let mut rest = &(if self.buffer.is_empty() { &self.chunk[..] } else { &self.buffer[..] })[self.start..];
+        let mut messages = Vec::new();
+        while messages.len() < most {
+            match front(rest) {
+                Ok(Some(Whole { end: false, payload })) => {
+                    self.start += HEADER + payload.len();
+                    rest = &rest[HEADER + payload.len()..];
+                    messages.push(payload);
+                }
+                Ok(Some(Whole { end: true, payload })) if messages.is_empty() => {
+                    self.start += HEADER + payload.len();
+                    return Ok(Some(Envelopes::End(payload)));
+                }
+                Err(error) if messages.is_empty() => return Err(error),
+                // Of an end or an error the next call hears.
+                Ok(_) | Err(_) => break,
+            }
         }
-        self.start = from + length;
-        let payload = &self.bytes()[from..from + length];
-        Ok(Some(if flags & END == 0 { Envelope::Message(payload) } else { Envelope::End(payload) }))
+        Ok(Some(messages).filter(|messages| !messages.is_empty()).map(Envelopes::Messages))
     }
 
     /// Whether bytes of an incomplete envelope are held: where the body ends now, a frame was cut.
     pub fn is_cut(&self) -> bool {
         self.start < self.bytes().len()
     }
+}
 
-    /// Flags and length of the envelope at the front, where its header is whole.
-    fn front(&self) -> Result<Option<(u8, usize)>, FrameError> {
-        let Some(&[flags, a, b, c, d]) = self.bytes()[self.start..].first_chunk::<HEADER>() else {
-            return Ok(None);
-        };
-        if flags & COMPRESSED != 0 {
-            return Err(FrameError::Compressed);
+/// An envelope that is all there.
+struct Whole<'a> {
+    end: bool,
+    payload: &'a [u8],
+}
+
+/// The envelope that the bytes begin with, where it is whole.
+fn front(bytes: &[u8]) -> Result<Option<Whole<'_>>, FrameError> {
+    let Some((&[flags, a, b, c, d], rest)) = bytes.split_first_chunk::<HEADER>() else {
+        return Ok(None);
+    };
+    if flags & COMPRESSED != 0 {
+        return Err(FrameError::Compressed);
+    }
+    if flags & !END != 0 {
+        return Err(FrameError::Flags(flags));
+    }
+    let length = u32::from_be_bytes([a, b, c, d]);
+    match usize::try_from(length) {
+        Ok(length) if length <= MAX_PAYLOAD => {
+            Ok(rest.get(..length).map(|payload| Whole { end: flags & END != 0, payload }))
         }
-        if flags & !END != 0 {
-            return Err(FrameError::Flags(flags));
-        }
-        let length = u32::from_be_bytes([a, b, c, d]);
-        match usize::try_from(length) {
-            Ok(length) if length <= MAX_PAYLOAD => Ok(Some((flags, length))),
-            _ => Err(FrameError::TooLarge(length)),
-        }
+        _ => Err(FrameError::TooLarge(length)),
     }
 }
 
@@ -176,13 +200,21 @@ mod tests {
         for chunk in chunks {
             decoder.push(Bytes::copy_from_slice(chunk));
             while decoder.ready()? {
-                frames.push(match decoder.take()?.unwrap() {
-                    Envelope::Message(payload) => Owned::Message(payload.to_vec()),
-                    Envelope::End(payload) => Owned::End(payload.to_vec()),
-                });
+                frames.extend(owned(decoder.take(2)?));
             }
         }
         Ok((frames, decoder.is_cut()))
+    }
+
+    /// What was taken, one at least.
+    fn owned(taken: Option<Envelopes<'_>>) -> Vec<Owned> {
+        match taken.expect("it was ready") {
+            Envelopes::Messages(payloads) => {
+                assert!(!payloads.is_empty());
+                payloads.into_iter().map(|payload| Owned::Message(payload.to_vec())).collect()
+            }
+            Envelopes::End(payload) => vec![Owned::End(payload.to_vec())],
+        }
     }
 
     fn frames() -> impl Strategy<Value = Vec<Owned>> {
@@ -233,7 +265,7 @@ mod tests {
     #[test]
     fn any_bytes_in_any_chunks_give_what_one_chunk_gives_and_cost_no_more_than_came() {
         let corpus = Corpus::of("envelopes");
-        let check = |bytes: &[u8], sizes: &[usize]| {
+        let check = |bytes: &[u8], sizes: &[usize], most: usize| {
             let (frames, end) = model(bytes);
             let mut decoder = Decoder::default();
             let (mut got, mut rest, mut at) = (Vec::new(), bytes, 0);
@@ -247,15 +279,20 @@ mod tests {
                     decoder.buffer.capacity() <= 2 * bytes.len() + 64,
                     "a length that was only announced costs nothing"
                 );
+                // As the client does it while more is at hand: nothing is taken before enough is held.
+                if rest.len() > 100 && decoder.held() < 200 && decoder.ready().is_ok() {
+                    continue;
+                }
                 loop {
                     match decoder.ready() {
                         Ok(false) => break,
-                        Ok(true) => got.push(match decoder.take().unwrap().expect("it was ready") {
-                            Envelope::Message(payload) => Owned::Message(payload.to_vec()),
-                            Envelope::End(payload) => Owned::End(payload.to_vec()),
-                        }),
+                        Ok(true) => {
+                            let taken = owned(decoder.take(most).unwrap());
+                            assert!(taken.len() <= most);
+                            got.extend(taken);
+                        }
                         Err(refused) => {
-                            assert_eq!(decoder.take(), Err(refused), "and it stays refused");
+                            assert_eq!(decoder.take(most), Err(refused), "and it stays refused");
                             error = Some(refused);
                             break;
                         }
@@ -265,11 +302,12 @@ mod tests {
             assert_eq!((got, error.map_or(Ok(decoder.is_cut()), Err)), (frames, end));
         };
         corpus.replay(|bytes| {
-            check(bytes, &[]);
-            check(bytes, &[1]);
+            check(bytes, &[], 256);
+            check(bytes, &[1], 1);
         });
-        fuzz(2000, &(corpus.mutants(), prop::collection::vec(1_usize..50, 0..6)), |(Input(bytes), sizes)| {
-            check(&bytes, &sizes);
+        let sizes = prop::collection::vec(1_usize..50, 0..6);
+        fuzz(2000, &(corpus.mutants(), sizes, 1_usize..6), |(Input(bytes), sizes, most)| {
+            check(&bytes, &sizes, most);
         });
     }
 
@@ -311,7 +349,7 @@ mod tests {
             assert_eq!(early, Ok(false), "four bytes say nothing yet");
             decoder.push(Bytes::copy_from_slice(&header[4..]));
             assert_eq!(decoder.ready(), Err(error));
-            assert_eq!(decoder.take(), Err(error), "and stays refused");
+            assert_eq!(decoder.take(1), Err(error), "and stays refused");
         }
         let mut decoder = Decoder::default();
         decoder.push(Bytes::from_static(&[0, 0x02, 0, 0, 0]));

@@ -4,7 +4,7 @@
 //! whole isn't what was asked for is an error.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -207,20 +207,47 @@ impl Gathered {
         Self((Vec::with_capacity(length.min(PLENTY)), Skipped::default()))
     }
 
-    /// The next row; `None` for what is none.
     fn add(&mut self, row: Option<Result<Row, Malformed>>) {
         let Self((rows, malformed)) = self;
-        match row {
-            // `{}` is a row, and a list may hold ten million of it.
-            Some(Ok(row)) if row.body == RowBody::Nothing && rows.last() == Some(&row) => {}
-            Some(Ok(row)) => rows.push(row),
-            Some(Err(odd)) => malformed.push(odd),
-            None => malformed.push(Malformed { kind: "".into(), reason: "the row isn't an object that can be read" }),
-        }
+        gather(rows, malformed, row);
     }
 
     fn done(self) -> Rows {
         self.0
+    }
+}
+
+/// The next row of a list; `None` for what is none.
+fn gather(rows: &mut Vec<Row>, malformed: &mut Skipped, row: Option<Result<Row, Malformed>>) {
+    match row {
+        // `{}` is a row, and a list may hold ten million of it.
+        Some(Ok(row)) if row.body == RowBody::Nothing && rows.last() == Some(&row) => {}
+        Some(Ok(row)) => rows.push(row),
+        Some(Err(odd)) => malformed.push(odd),
+        None => malformed.push(Malformed { kind: "".into(), reason: "the row isn't an object that can be read" }),
+    }
+}
+
+/// Rows of some frames, whose bodies are read together: by themselves a reader for each frame would be made anew.
+#[derive(Default)]
+struct Unread<'a> {
+    entries: Vec<Field<wire::Row<'a, wire::Long<'a>>>>,
+    /// Whose they are: a frame's place, and how many it has.
+    of: Vec<(usize, usize)>,
+}
+
+impl Unread<'_> {
+    /// Gives each frame its rows.
+    fn settle(&mut self, bodies: &mut Bodies, frames: &mut [Frame]) {
+        let mut places = self.of.drain(..).flat_map(|(place, count)| std::iter::repeat_n(place, count));
+        for batch in self.entries.chunks_mut(BATCH) {
+            bodies.rows(batch, |row| {
+                if let Some(Frame::Rows { rows, malformed, .. }) = places.next().and_then(|at| frames.get_mut(at)) {
+                    gather(rows, malformed, row);
+                }
+            });
+        }
+        self.entries.clear();
     }
 }
 
@@ -235,18 +262,42 @@ fn delete(raw: &RawValue) -> Option<Delete> {
     })
 }
 
-/// Reads one frame of the stream into `out`: always at least one, and one more for each live state that can't be read, up to a thousand. `bodies` is
-/// the stream's; nothing is kept in it but room.
-pub(super) fn frame(payload: &[u8], bodies: &mut Bodies, out: &mut VecDeque<Frame>) {
-    let Ok(text) = simdutf8::basic::from_utf8(payload) else {
-        out.push_back(malformed("frame", "the frame isn't UTF-8"));
-        return;
-    };
-    let frame = match record(text) {
-        Some(frame) => Some(read_frame(text, frame, out, |entries| listed_rows(entries, bodies))),
-        None => tolerant(text, |text| Some(read_frame(text, record(text)?, out, raw_rows))),
-    };
-    out.push_back(frame.unwrap_or_else(|| malformed("frame", "the frame isn't an object that can be read")));
+/// Reads frames of the stream, in their order: each gives at least one, and one more for each live state that can't be read, up to a thousand. `bodies`
+/// is the stream's; nothing is kept in it but room.
+pub(super) fn frames(payloads: &[&[u8]], bodies: &mut Bodies) -> Vec<Frame> {
+    let mut out = Vec::with_capacity(payloads.len());
+    let mut unread = Unread::default();
+    for payload in payloads {
+        let Ok(text) = simdutf8::basic::from_utf8(payload) else {
+            out.push(malformed("frame", "the frame isn't UTF-8"));
+            continue;
+        };
+        let frame = match record(text) {
+            Some(frame) => {
+                let before = unread.entries.len();
+                let frame = read_frame(text, frame, &mut out, |mut entries| {
+                    let rows = Vec::with_capacity(entries.len());
+                    unread.entries.append(&mut entries);
+                    (rows, Skipped::default())
+                });
+                if let Frame::Rows { .. } = frame {
+                    unread.of.push((out.len(), unread.entries.len() - before));
+                } else {
+                    // They were of one that couldn't be read.
+                    unread.entries.truncate(before);
+                }
+                Some(frame)
+            }
+            None => tolerant(text, |text| Some(read_frame(text, record(text)?, &mut out, raw_rows))),
+        };
+        out.push(frame.unwrap_or_else(|| malformed("frame", "the frame isn't an object that can be read")));
+        // Unread, each costs a hundred times the `{}` that it may be.
+        if unread.entries.len() >= PLENTY {
+            unread.settle(bodies, &mut out);
+        }
+    }
+    unread.settle(bodies, &mut out);
+    out
 }
 
 fn malformed(kind: &str, reason: &'static str) -> Frame {
@@ -256,7 +307,7 @@ fn malformed(kind: &str, reason: &'static str) -> Frame {
 fn read_frame<T>(
     text: &str,
     wire: wire::Frame<'_, Field<Vec<T>>>,
-    out: &mut VecDeque<Frame>,
+    out: &mut Vec<Frame>,
     rows: impl FnOnce(Vec<T>) -> Rows,
 ) -> Frame {
     let cases = [
@@ -344,13 +395,14 @@ fn rows_frame<T>(wire: wire::Rows<'_, Field<Vec<T>>>, rows: impl FnOnce(Vec<T>) 
     })
 }
 
-fn agent_state(wire: wire::AgentState<'_>, out: &mut VecDeque<Frame>) -> Result<Frame, Odd> {
+fn agent_state(wire: wire::AgentState<'_>, out: &mut Vec<Frame>) -> Result<Frame, Odd> {
     let snapshot = wire.snapshot.or_default()?;
+    let most = out.len() + PLENTY;
     let mut live = Vec::new();
     for raw in wire.live.or_default()? {
         match tolerant(raw.get(), |text| live_state(record(text)?).ok()) {
             Some(Some(state)) => live.push(state),
-            None if out.len() < PLENTY => out.push_back(Frame::Malformed(Malformed {
+            None if out.len() < most => out.push(Frame::Malformed(Malformed {
                 kind: "agentState.live".into(),
                 reason: "the live state can't be read",
             })),

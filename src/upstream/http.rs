@@ -1,9 +1,6 @@
 //! [`Upstream`] over the real wire: Connect calls as JSON.
 
-use std::collections::VecDeque;
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::convert::{self, Bodies, Unreadable};
 use super::{
-    Call, Delivery, Error, ErrorKind, Frame, Frames, Me, Page, PageRequest, Roster, SendRequest, SendStatus, Upstream,
+    Call, Delivery, Error, ErrorKind, Frames, Me, Next, Page, PageRequest, Roster, SendRequest, SendStatus, Upstream,
     WatchRequest, WidgetAnswer, WidgetRequest,
 };
 use crate::connect::{self, Answer, BaseUrl, Client, Http, Kind, Stream};
@@ -137,8 +134,7 @@ impl Upstream for HttpUpstream {
         Box::pin(async move {
             let body = convert::watch_request(&request);
             let stream = client.stream(WATCH, token.secret(), &body, limit).await.map_err(|e| failed(WATCH, &e))?;
-            let frames: Box<dyn Frames> =
-                Box::new(HttpFrames { stream, bodies: Bodies::default(), queue: VecDeque::new() });
+            let frames: Box<dyn Frames> = Box::new(HttpFrames { stream, bodies: Bodies::default() });
             Ok(frames)
         })
     }
@@ -228,8 +224,6 @@ fn hex(bytes: &[u8]) -> String {
 struct HttpFrames {
     stream: Stream,
     bodies: Bodies,
-    /// What the last payload came to beyond its first frame.
-    queue: VecDeque<Frame>,
 }
 
 impl fmt::Debug for HttpFrames {
@@ -239,17 +233,11 @@ impl fmt::Debug for HttpFrames {
 }
 
 impl Frames for HttpFrames {
-    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Option<Frame>, Error>> + Send + '_>> {
+    fn next(&mut self) -> Next<'_> {
         Box::pin(async move {
-            // Cancel-safe: between taking a payload from the stream and queueing its frames there is no await.
-            if self.queue.is_empty() {
-                match self.stream.next().await {
-                    Ok(Some(payload)) => convert::frame(payload, &mut self.bodies, &mut self.queue),
-                    Ok(None) => return Ok(None),
-                    Err(error) => return Err(failed(WATCH, &error)),
-                }
-            }
-            Ok(self.queue.pop_front())
+            // Cancel-safe: between taking payloads from the stream and giving their frames there is no await.
+            let payloads = self.stream.next().await.map_err(|error| failed(WATCH, &error))?;
+            Ok(payloads.map(|payloads| convert::frames(&payloads, &mut self.bodies)))
         })
     }
 }

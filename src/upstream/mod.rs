@@ -44,10 +44,14 @@ pub trait Upstream: Send + Sync + fmt::Debug + 'static {
     fn respond_widget(&self, token: AccessToken, request: WidgetRequest) -> Call<WidgetAnswer>;
 }
 
+/// The future of [`Frames::next`].
+pub type Next<'a> = Pin<Box<dyn Future<Output = Result<Option<Vec<Frame>>, Error>> + Send + 'a>>;
+
 /// An open stream.
 pub trait Frames: Send + fmt::Debug {
-    /// The next frame; `Ok(None)` is a clean end. Cancel-safe: a dropped `next` loses nothing. After an end or an error it isn't called again.
-    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Option<Frame>, Error>> + Send + '_>>;
+    /// The next frames, one at least: as many as have come. `Ok(None)` is a clean end. Cancel-safe: a dropped `next` loses nothing. After an end or an
+    /// error it isn't called again.
+    fn next(&mut self) -> Next<'_>;
 }
 
 /// The account behind a token.

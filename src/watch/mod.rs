@@ -89,7 +89,7 @@ enum Event {
     /// Every handle is gone.
     Abandoned,
     Done(Done),
-    Frame(Result<Option<Frame>, upstream::Error>),
+    Frames(Result<Option<Vec<Frame>>, upstream::Error>),
     Deadline,
 }
 
@@ -323,7 +323,7 @@ impl Watch {
                 Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
                 Err(_) => Event::Deadline,
             },
-            frame = self.link.frame() => Event::Frame(frame),
+            frames = self.link.frames() => Event::Frames(frames),
             () = alarm => Event::Deadline,
         }
     }
@@ -334,7 +334,7 @@ impl Watch {
         match event {
             Event::Command(command) => self.command(now, command),
             Event::Done(done) => self.done(now, done),
-            Event::Frame(frame) => self.frame(now, frame),
+            Event::Frames(frames) => self.frames(now, frames),
             Event::Deadline | Event::Stop | Event::Abandoned => {}
         }
         self.due(now);

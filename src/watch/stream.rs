@@ -55,8 +55,8 @@ impl Up {
 }
 
 impl Link {
-    /// The next frame; never, while no stream is open.
-    pub(super) async fn frame(&mut self) -> Result<Option<Frame>, Error> {
+    /// The next frames; never, while no stream is open.
+    pub(super) async fn frames(&mut self) -> Result<Option<Vec<Frame>>, Error> {
         match self {
             Self::Up(up) => up.frames.next().await,
             _ => std::future::pending().await,
@@ -151,9 +151,9 @@ impl Watch {
         }
     }
 
-    pub(super) fn frame(&mut self, now: Now, frame: Result<Option<Frame>, Error>) {
-        match frame {
-            Ok(Some(frame)) => {
+    pub(super) fn frames(&mut self, now: Now, frames: Result<Option<Vec<Frame>>, Error>) {
+        match frames {
+            Ok(Some(frames)) => {
                 let first = match &mut self.link {
                     Link::Up(up) => {
                         up.last_frame = now;
@@ -165,7 +165,9 @@ impl Watch {
                 if first {
                     self.stream_live(now);
                 }
-                self.apply_frame(now, frame);
+                for frame in frames {
+                    self.apply_frame(now, frame);
+                }
             }
             Ok(None) => self.stream_ended(now, Ok(())),
             Err(error) => self.stream_ended(now, Err(error)),

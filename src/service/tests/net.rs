@@ -3,8 +3,6 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -14,11 +12,11 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::history::History;
-use crate::connect::frame::{Decoder, Envelope, envelope};
+use crate::connect::frame::{Decoder, Envelopes, envelope};
 use crate::model::{AgentId, RowBody};
 use crate::upstream::{
-    Call, Delivery, Error, ErrorKind, Frame, Frames, Me, Page, PageRequest, Roster, SendRequest, SendStatus, Upstream,
-    WatchRequest, WidgetAnswer, WidgetRequest,
+    Call, Delivery, Error, ErrorKind, Frame, Frames, Me, Next, Page, PageRequest, Roster, SendRequest, SendStatus,
+    Upstream, WatchRequest, WidgetAnswer, WidgetRequest,
 };
 use crate::watch::tests::bed::fault::error;
 use crate::watch::tests::bed::service::Service;
@@ -289,14 +287,17 @@ impl Line {
         self.decoder.push(bytes.into());
     }
 
-    async fn next_frame(&mut self) -> Result<Option<Frame>, Error> {
+    async fn next_frames(&mut self) -> Result<Option<Vec<Frame>>, Error> {
         loop {
-            match self.decoder.take() {
-                Ok(Some(Envelope::Message(payload))) => {
-                    let number = payload[..8].try_into().map(usize::from_be_bytes).unwrap();
-                    return Ok(Some(self.frames[number].clone()));
+            let most = self.sky.lock().rng.usize(1..5);
+            match self.decoder.take(most) {
+                Ok(Some(Envelopes::Messages(payloads))) => {
+                    let number = |payload: &[u8]| payload[..8].try_into().map(usize::from_be_bytes).unwrap();
+                    return Ok(Some(
+                        payloads.into_iter().map(|payload| self.frames[number(payload)].clone()).collect(),
+                    ));
                 }
-                Ok(Some(Envelope::End(_))) => return Ok(None),
+                Ok(Some(Envelopes::End(_))) => return Ok(None),
                 Ok(None) => {}
                 Err(error) => panic!("{error}"),
             }
@@ -326,7 +327,7 @@ impl Line {
                 biased;
                 () = sleep_until(piece.unwrap_or(far)), if piece.is_some() => self.arrived(),
                 frame = self.inner.next(), if !self.closed => match frame {
-                    Ok(Some(frame)) => self.sent(frame),
+                    Ok(Some(frames)) => frames.into_iter().for_each(|frame| self.sent(frame)),
                     Ok(None) => {
                         self.closed = true;
                         self.release();
@@ -352,7 +353,7 @@ impl Line {
 
 impl Frames for Line {
     /// Cancel-safe: whatever has come stays in the line.
-    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Option<Frame>, Error>> + Send + '_>> {
-        Box::pin(self.next_frame())
+    fn next(&mut self) -> Next<'_> {
+        Box::pin(self.next_frames())
     }
 }

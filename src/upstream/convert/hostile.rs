@@ -1,7 +1,5 @@
 //! What a broken or hostile service may write. An odd record never costs a neighbour anything, is counted once, and leaves no text behind.
 
-use std::collections::VecDeque;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::value::RawValue;
@@ -30,9 +28,7 @@ fn page_of(rows: &[&str]) -> Page {
 }
 
 fn frames(payload: &[u8]) -> Vec<Frame> {
-    let mut out = VecDeque::new();
-    super::frame(payload, &mut super::Bodies::default(), &mut out);
-    out.into()
+    super::frames(&[payload], &mut super::Bodies::default())
 }
 
 /// One frame, and nothing besides.

@@ -1,4 +1,3 @@
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -29,9 +28,7 @@ fn recorded(name: &str) -> Vec<u8> {
 }
 
 fn frames(payload: &[u8]) -> Vec<Frame> {
-    let mut out = VecDeque::new();
-    super::frame(payload, &mut super::Bodies::default(), &mut out);
-    out.into()
+    super::frames(&[payload], &mut super::Bodies::default())
 }
 
 fn one_frame(value: &Value) -> Frame {

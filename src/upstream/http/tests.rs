@@ -32,7 +32,7 @@ async fn drain(frames: &mut Box<dyn Frames>) -> (Vec<Frame>, Result<(), Error>) 
     let mut all = Vec::new();
     loop {
         match frames.next().await {
-            Ok(Some(frame)) => all.push(frame),
+            Ok(Some(frames)) => all.extend(frames),
             Ok(None) => return (all, Ok(())),
             Err(error) => return (all, Err(error)),
         }

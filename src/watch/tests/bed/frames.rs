@@ -1,13 +1,11 @@
 //! An open stream: frames through a channel, heartbeats and a lifetime of its own.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::upstream::{Error, Frame, Frames};
+use crate::upstream::{Error, Frame, Frames, Next};
 
 pub(super) type Item = Result<Option<Frame>, Error>;
 
@@ -38,7 +36,7 @@ pub(super) struct Stream {
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(10);
 
 impl Frames for Stream {
-    fn next(&mut self) -> Pin<Box<dyn Future<Output = Item> + Send + '_>> {
+    fn next(&mut self) -> Next<'_> {
         Box::pin(async move {
             let far = Instant::now() + Duration::from_hours(24);
             let (beat, end) = (self.heartbeat.unwrap_or(far), self.ends.unwrap_or(far));
@@ -49,7 +47,7 @@ impl Frames for Stream {
                         if let Some(heartbeat) = &mut self.heartbeat {
                             *heartbeat = Instant::now() + HEARTBEAT;
                         }
-                        item
+                        Ok(item?.map(|frame| vec![frame]))
                     }
                     // The service forgot the stream: its connection stays open without a word.
                     None => std::future::pending().await,
@@ -57,7 +55,7 @@ impl Frames for Stream {
                 () = tokio::time::sleep_until(end), if self.ends.is_some() => Ok(None),
                 () = tokio::time::sleep_until(beat), if self.heartbeat.is_some() => {
                     self.heartbeat = Some(Instant::now() + HEARTBEAT);
-                    Ok(Some(Frame::Heartbeat))
+                    Ok(Some(vec![Frame::Heartbeat]))
                 }
             }
         })
