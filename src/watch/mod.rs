@@ -375,7 +375,7 @@ impl Watch {
 
     fn deadline(&self) -> Mono {
         let bots = self.timers.first().map(|(at, _)| *at);
-        [Some(self.roster_at), self.me_at, self.link.deadline(), bots, self.reads_deadline(), self.commit_at]
+        [Some(self.roster_at), self.me_at, self.link.deadline(), bots, self.reads_deadline(), self.commit_deadline()]
             .into_iter()
             .flatten()
             .min()

@@ -6,6 +6,7 @@ use super::*;
 use crate::connect::Reach;
 use crate::connect::testing::{Peer, Request, Step, answer, chunk, envelope, http, json, last_chunk, stream_head};
 use crate::model::{Content, Cursor, EntryId, Row};
+use crate::upstream::Frame;
 
 const SHORT: Limits =
     Limits { read: Duration::from_secs(10), action: Duration::from_secs(10), blob: Duration::from_secs(10) };

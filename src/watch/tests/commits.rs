@@ -79,6 +79,34 @@ async fn d8_what_falls_due_together_is_one_commit_however_many_bots_it_is_of() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn d8_a_flood_of_many_bots_is_gathered_and_shown_all_the_same() {
+    let bots = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let bed = Bed::start(&bots);
+    bed.up().await;
+    bed.secs(3).await;
+    let before = bed.shelf.tries();
+    let step = std::time::Duration::from_millis(5);
+    for round in 0..20 {
+        for bot in bots {
+            for n in 0..80 {
+                bed.service.says(bot, &format!("{round}/{n}"));
+            }
+        }
+        tokio::time::sleep(step).await;
+    }
+    // The last of it is due in a second, and is gathered for no longer than the twentieth of one.
+    bed.secs(1).await;
+    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    let expected: Vec<String> = (0..20).flat_map(|round| (0..80).map(move |n| format!("{round}/{n}"))).collect();
+    for bot in bots {
+        assert_eq!(bed.host.texts(bot), expected, "{bot}");
+    }
+    // One for each round without gathering.
+    let commits = bed.shelf.tries() - before;
+    assert!(commits <= 10, "{commits} commits");
+}
+
+#[tokio::test(start_paused = true)]
 async fn d8_a_slow_disk_delays_exposures_and_nothing_else() {
     let bed = Bed::start(&["a"]);
     bed.up().await;
