@@ -100,7 +100,7 @@ pub struct Page {
     pub malformed: Skipped,
 }
 
-/// Records that couldn't be read at all, in their order. Equal ones next to each other are kept once with their count: a record may be two bytes long,
+/// Records that couldn't be read at all. Equal ones next to each other are kept once with their count: a record may be two bytes long,
 /// so a list of them must not cost more than it says.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Skipped(Vec<(Malformed, usize)>);

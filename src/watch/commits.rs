@@ -18,8 +18,8 @@ pub(super) fn lock(store: &Arc<Mutex<Box<dyn Store>>>) -> MutexGuard<'_, Box<dyn
 const MANY: usize = 500;
 /// Marks of one Bot that make its part of a commit worth the pages of the index that it touches, however few its marks are.
 const WORTHWHILE: usize = 250;
-/// How long the next commit waits after one of [`MANY`] that weren't worth it, so that it is of more: a flood of rows of many Bots costs a quarter less
-/// in all.
+/// How long the next commit waits after one of [`MANY`] that weren't worth it, so that it is of more: a flood of rows of fifty Bots costs up to a
+/// quarter less in all.
 const GATHER: Duration = Duration::from_millis(50);
 
 impl Watch {

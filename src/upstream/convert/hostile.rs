@@ -235,6 +235,47 @@ fn any_answer_and_any_frame_is_read_or_refused_as_a_whole() {
 }
 
 #[test]
+fn frames_that_came_together_are_what_each_is_alone() {
+    let rows = |agent: &str, session: &str, rows: &[String]| {
+        format!(
+            r#"{{"rows":{{"agentId":{agent},"sessionId":"{session}","entries":[{}],"deletes":[5]}}}}"#,
+            rows.join(",")
+        )
+        .into_bytes()
+    };
+    let some = |from: u64, count: u64| (from..from + count).map(good).collect::<Vec<_>>();
+    let odd = r#"{"seq":"x"}"#.to_owned();
+    let own = [
+        rows(r#""a""#, "", &some(1, 3)),
+        // What can't be read as a frame, or is another session's, takes nothing from its neighbours and gives them nothing.
+        rows("7", "", &some(10, 2)),
+        rows(r#""b""#, "side", &some(20, 2)),
+        rows(r#""b""#, "", &[good(30), odd.clone(), good(31)]),
+        rows(r#""b""#, "", &[]),
+        b"\xff".to_vec(),
+        br#"{"heartbeat":{}}"#.to_vec(),
+        br#"{"agentState":{"live":[5,{"agentId":"a"},6]}}"#.to_vec(),
+        // Read on its own for its length; after it more than are read together.
+        rows(r#""a""#, "", &some(100, 1100)),
+        rows(r#""a""#, "", &some(2000, 700)),
+        rows(r#""c""#, "", &some(3000, 700)),
+        rows(r#""c""#, "", &[odd, good(4000)]),
+    ];
+    let check = |payloads: &[&[u8]]| {
+        let alone: Vec<Frame> = payloads.iter().flat_map(|payload| frames(payload)).collect();
+        assert_eq!(super::frames(payloads, &mut super::Bodies::default()), alone);
+    };
+    let mut payloads: Vec<&[u8]> = own.iter().map(Vec::as_slice).collect();
+    for _ in 0..own.len() {
+        check(&payloads);
+        payloads.rotate_left(1);
+    }
+    payloads.reverse();
+    check(&payloads);
+    Corpus::of("answers").fuzz(300, |bytes| check(&[&own[0], bytes, &own[3], bytes]));
+}
+
+#[test]
 fn a_heap_of_tiny_records_is_counted_and_not_kept() {
     const HEAP: usize = 100_000;
     let good = good(7);
