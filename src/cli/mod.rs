@@ -108,7 +108,7 @@ enum Command {
         /// Go on with what comes
         #[arg(long)]
         follow: bool,
-        /// How many to begin with
+        /// How many to begin with, from 1 to 500
         #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=500))]
         limit: u16,
         /// JSON lines for scripts

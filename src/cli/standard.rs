@@ -63,10 +63,15 @@ impl Standard {
 
 impl Drop for Standard {
     fn drop(&mut self) {
-        // Of two streams that are one socket, the second was found as the first had made it: the first has the last word.
-        for (end, flags) in self.found.iter().rev() {
-            // The process ends; there is nobody to tell.
-            let _ = fcntl(end, FcntlArg::F_SETFL(*flags));
+        // Of two streams that are one socket, the second was found as the first had made it. What somebody else changed meanwhile isn't ours to undo.
+        for (end, found) in &self.found {
+            if let Ok(flags) = flags(end)
+                && flags.contains(OFlag::O_NONBLOCK)
+                && !found.contains(OFlag::O_NONBLOCK)
+            {
+                // The process ends; there is nobody to tell.
+                let _ = fcntl(end, FcntlArg::F_SETFL(flags.difference(OFlag::O_NONBLOCK)));
+            }
         }
     }
 }

@@ -219,6 +219,14 @@ impl Mirror {
             Some(InFlight { batch: self.next_batch, messages: staged.messages.sorted(), head: self.staged_head });
     }
 
+    /// The next commit holds the marks of everything that was exposed. Without them a restart would take what lies below the newest mark for something
+    /// late, and show it again under other cursors.
+    pub(super) fn mark_again(&mut self) {
+        let exposed =
+            |key: &Key| [Part::Entry, Part::Answer].into_iter().any(|part| self.entries.exposed(*key, part).is_some());
+        self.moved.extend(self.entries.keys().filter(exposed));
+    }
+
     fn mark(&self, key: Key, part: Part) -> Option<Mark<CompactId<'_>>> {
         let exposed = self.entries.exposed(key, part)?;
         Some(Mark {

@@ -122,6 +122,8 @@ pub enum Input {
         /// Which.
         batch: u64,
     },
+    /// The index was begun anew: what was committed before isn't in it.
+    IndexRenewed,
     /// The deadline came.
     Tick,
 }
@@ -261,7 +263,7 @@ pub struct Mirror {
     in_flight: Option<InFlight>,
     next_batch: u64,
     clear_owed: bool,
-    /// Entries whose marks name an older place.
+    /// Entries whose marks name an older place, or aren't in the index any more.
     moved: BTreeSet<Key>,
     /// Set until the record opens: what was staged or restored so far. It opens when all of it is committed.
     opening: Option<Pile>,
@@ -388,6 +390,7 @@ impl Mirror {
             Input::TurnFailed(failure) => self.activity.turn_failed(failure),
             Input::Body { query, row } => self.body(now, &query, row),
             Input::Committed { batch } => self.committed(batch),
+            Input::IndexRenewed => self.mark_again(),
             Input::Tick => {}
         }
         self.advance(now);

@@ -64,13 +64,17 @@ impl Watch {
 
     pub(super) fn loaded(&mut self, now: Now, agent: &AgentId, life: u64, stored: Result<Stored, index::Error>) {
         self.loading = false;
-        self.take_set_aside();
+        self.take_set_aside(now);
+        let old = std::mem::take(&mut self.loading_old);
         self.pump_loads();
         let live = self.link.live();
         let Some(bot) = self.bots.get_mut(agent).filter(|bot| bot.life == life) else { return };
         match stored {
             Ok(stored) => {
                 bot.mirror = Some(Mirror::new(bot.bot.harness, stored, self.process_start));
+                if old {
+                    self.feed(now, agent, None, Input::IndexRenewed);
+                }
                 self.disk_passed();
                 let preparing = matches!(self.link, super::Link::Preparing { .. });
                 if live || preparing {

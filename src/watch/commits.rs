@@ -56,7 +56,7 @@ impl Watch {
         set_aside: usize,
     ) {
         self.committing = false;
-        self.note_set_aside(set_aside);
+        self.note_set_aside(now, set_aside);
         match result {
             Ok(()) => {
                 self.commit_backoff.reset();
@@ -99,19 +99,24 @@ impl Watch {
         }
     }
 
-    pub(super) fn take_set_aside(&mut self) {
+    pub(super) fn take_set_aside(&mut self, now: Now) {
         // Held only by a job that writes; then that job says it.
         let count = self.store.try_lock().map_or(0, |mut store| store.take_set_aside().len());
-        self.note_set_aside(count);
+        self.note_set_aside(now, count);
     }
 
-    fn note_set_aside(&mut self, count: usize) {
+    fn note_set_aside(&mut self, now: Now, count: usize) {
         if count > 0 {
             tracing::warn!(
                 "the index was no index of ours and is set aside; edited messages may show again as plain ones"
             );
             self.trouble.set_aside = true;
             self.trouble.last = Some(texts::SET_ASIDE.to_owned());
+            // What was shown so far is known here alone by now.
+            self.loading_old = self.loading;
+            for agent in self.agents() {
+                self.feed(now, &agent, None, Input::IndexRenewed);
+            }
         }
     }
 

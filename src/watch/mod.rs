@@ -133,6 +133,8 @@ pub struct Watch {
     /// Bots whose marks are to be loaded, and of which life.
     to_load: VecDeque<(AgentId, u64)>,
     loading: bool,
+    /// The index was begun anew while marks were loaded, perhaps from the old one.
+    loading_old: bool,
     timers: BTreeSet<(Mono, AgentId)>,
     first_pages: VecDeque<(AgentId, PageQuery)>,
     later_pages: VecDeque<(AgentId, PageQuery)>,
@@ -244,6 +246,7 @@ impl Watch {
             lives: 0,
             to_load: VecDeque::new(),
             loading: false,
+            loading_old: false,
             timers: BTreeSet::new(),
             first_pages: VecDeque::new(),
             later_pages: VecDeque::new(),

@@ -203,6 +203,44 @@ async fn an_index_that_was_set_aside_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn d9_marks_outlive_an_index_that_was_set_aside_while_the_provider_runs() {
+    let mut bed = Bed::start(&["a", "b"]);
+    bed.up().await;
+    for n in 0..40 {
+        bed.service.says("a", &format!("{n}"));
+    }
+    let seq = bed.service.says("a", "first");
+    bed.secs(3).await;
+    bed.service.overwrite("a", seq, rows::said("edited"));
+    bed.service.delete("a", 3);
+    bed.secs(3).await;
+    let shown = |bed: &Bed| -> Vec<(String, u64, String)> {
+        bed.host.messages("a").iter().map(|m| (m.id(1), m.number, m.text.to_string())).collect()
+    };
+    bed.shelf.damage();
+    // Noticed by another Bot's commit.
+    bed.service.says("b", "noticed");
+    bed.secs(3).await;
+    assert!(bed.host.message().unwrap().contains("另存"));
+    bed.service.says("a", "after");
+    bed.secs(3).await;
+    let before = shown(&bed);
+    assert_eq!(before.len(), 44);
+    bed.crash().await;
+    bed.run();
+    bed.up().await;
+    bed.secs(3).await;
+    // As after any restart: a base that was revised or deleted isn't invented again, and the rest is as it was.
+    let after = shown(&bed);
+    assert!(after.iter().all(|message| before.contains(message)), "{after:?}");
+    let [edited, deleted] = ["first", "2"].map(|text| before.iter().position(|(.., shown)| shown == text).unwrap());
+    let expected: Vec<_> =
+        before.iter().enumerate().filter(|(n, _)| ![edited, deleted].contains(n)).map(|(_, m)| m).collect();
+    assert_eq!(after.iter().collect::<Vec<_>>(), expected);
+    assert!(bed.host.texts("b").contains(&"noticed".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn d9_after_a_crash_ids_and_cursors_are_as_the_host_had_seen_them() {
     let mut bed = Bed::start(&["a"]);
     bed.up().await;

@@ -66,6 +66,12 @@ impl Shelf {
         self.disk().set_aside.push(PathBuf::from("index.set-aside"));
     }
 
+    /// The file is damaged: another one takes its place when it is used next.
+    pub(crate) fn damage(&self) {
+        self.disk().index = Sqlite::in_memory();
+        self.set_aside();
+    }
+
     /// Commits tried.
     pub(crate) fn tries(&self) -> u64 {
         self.disk().tries
