@@ -23,8 +23,8 @@ pub(super) type Output = Box<dyn AsyncWrite + Send + Unpin>;
 /// The standard streams of this process. Dropped, their ends are as they were found; nothing may be read or written then.
 #[derive(Debug, Default)]
 pub(super) struct Standard {
-    /// The flags that each end was found with, in the order in which they were taken.
-    found: Vec<(OwnedFd, OFlag)>,
+    /// Those that were found blocking.
+    blocking: Vec<OwnedFd>,
 }
 
 impl Standard {
@@ -54,24 +54,20 @@ impl Standard {
         })
     }
 
-    /// Before anything of it is changed.
+    /// Before anything of it is changed. (Of two streams that are one socket, the second is found as the first has made it.)
     fn remember(&mut self, stream: &impl AsFd) -> io::Result<()> {
-        self.found.push((duplicate(stream)?, flags(stream)?));
+        if !flags(stream)?.contains(OFlag::O_NONBLOCK) {
+            self.blocking.push(duplicate(stream)?);
+        }
         Ok(())
     }
 }
 
 impl Drop for Standard {
     fn drop(&mut self) {
-        // Of two streams that are one socket, the second was found as the first had made it. What somebody else changed meanwhile isn't ours to undo.
-        for (end, found) in &self.found {
-            if let Ok(flags) = flags(end)
-                && flags.contains(OFlag::O_NONBLOCK)
-                && !found.contains(OFlag::O_NONBLOCK)
-            {
-                // The process ends; there is nobody to tell.
-                let _ = fcntl(end, FcntlArg::F_SETFL(flags.difference(OFlag::O_NONBLOCK)));
-            }
+        for end in &self.blocking {
+            // Whatever else somebody changed meanwhile isn't ours to undo. The process ends; there is nobody to tell of an error.
+            let _ = flags(end).map(|flags| fcntl(end, FcntlArg::F_SETFL(flags.difference(OFlag::O_NONBLOCK))));
         }
     }
 }

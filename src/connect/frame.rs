@@ -76,7 +76,7 @@ impl Decoder {
 
     /// The bytes that count.
     fn bytes(&self) -> &[u8] {
-        if self.buffer.is_empty() { &self.chunk } else { &self.buffer }
+        counting(&self.buffer, &self.chunk)
     }
 
     /// Whether a whole envelope is there.
@@ -103,7 +103,7 @@ impl Decoder {
     /// As [`ready`](Self::ready), of the first of them: what came before one that can't be read counts.
     pub fn take(&mut self, most: usize) -> Result<Option<Envelopes<'_>>, FrameError> {
         // Not by `bytes`: what is taken is borrowed from them, and where the next one starts changes meanwhile.
-        let mut rest = &(if self.buffer.is_empty() { &self.chunk[..] } else { &self.buffer[..] })[self.start..];
+        let mut rest = &counting(&self.buffer, &self.chunk)[self.start..];
         let mut messages = Vec::new();
         while messages.len() < most {
             match front(rest) {
@@ -128,6 +128,11 @@ impl Decoder {
     pub fn is_cut(&self) -> bool {
         self.start < self.bytes().len()
     }
+}
+
+/// Which of a decoder's two places counts.
+fn counting<'a>(buffer: &'a [u8], chunk: &'a [u8]) -> &'a [u8] {
+    if buffer.is_empty() { chunk } else { buffer }
 }
 
 /// An envelope that is all there.

@@ -280,6 +280,11 @@ impl Entries {
         })
     }
 
+    /// Whether any of its texts was exposed.
+    pub(super) fn ever_exposed(&self, key: Key) -> bool {
+        [Part::Entry, Part::Answer].into_iter().any(|part| self.exposed(key, part).is_some())
+    }
+
     pub(super) fn set_exposed(&mut self, key: Key, part: Part, exposed: Exposed) {
         if part == Part::Answer {
             self.work_mut(key).set_answer(Some(exposed));

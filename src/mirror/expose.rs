@@ -222,9 +222,7 @@ impl Mirror {
     /// The next commit holds the marks of everything that was exposed. Without them a restart would take what lies below the newest mark for something
     /// late, and show it again under other cursors.
     pub(super) fn mark_again(&mut self) {
-        let exposed =
-            |key: &Key| [Part::Entry, Part::Answer].into_iter().any(|part| self.entries.exposed(*key, part).is_some());
-        self.moved.extend(self.entries.keys().filter(exposed));
+        self.moved.extend(self.entries.keys().filter(|&key| self.entries.ever_exposed(key)));
     }
 
     fn mark(&self, key: Key, part: Part) -> Option<Mark<CompactId<'_>>> {

@@ -190,7 +190,7 @@ impl Mirror {
             // What is packed names its row.
             self.lay_again(key, None);
         }
-        if moves && [Part::Entry, Part::Answer].into_iter().any(|part| self.entries.exposed(key, part).is_some()) {
+        if moves && self.entries.ever_exposed(key) {
             self.moved.insert(key);
         }
     }

@@ -165,7 +165,7 @@ fn listed(agent: &wire::Agent<'_>) -> Listed {
 pub(super) fn page(body: &[u8]) -> Result<Page, Unreadable> {
     let text = utf8(body)?;
     match record::<wire::Page<wire::Listed<'_>>>(text) {
-        Some(page) => listed_page(page, |entries| listed_rows(entries, &mut Bodies::default())),
+        Some(page) => listed_page(page, listed_rows),
         None => listed_page(record::<wire::Page<wire::List<'_>>>(text).ok_or(SHAPE)?, raw_rows),
     }
 }
@@ -182,39 +182,21 @@ fn listed_page<T>(wire: wire::Page<Field<Vec<T>>>, rows: impl FnOnce(Vec<T>) -> 
 /// Rows, and what was in their place and couldn't be read.
 type Rows = (Vec<Row>, Skipped);
 
-fn listed_rows(mut entries: Vec<Field<wire::Row<'_, wire::Long<'_>>>>, bodies: &mut Bodies) -> Rows {
-    let mut rows = Gathered::new(entries.len());
+fn listed_rows(mut entries: Vec<Field<wire::Row<'_, wire::Long<'_>>>>) -> Rows {
+    let (mut rows, mut malformed) = (Vec::with_capacity(entries.len()), Skipped::default());
+    let mut bodies = Bodies::default();
     for batch in entries.chunks_mut(BATCH) {
-        bodies.rows(batch, |row| rows.add(row));
+        bodies.rows(batch, |row| gather(&mut rows, &mut malformed, row));
     }
-    rows.done()
+    (rows, malformed)
 }
 
 fn raw_rows(entries: Vec<&RawValue>) -> Rows {
-    let mut rows = Gathered::new(entries.len());
+    let (mut rows, mut malformed) = (Vec::with_capacity(entries.len().min(PLENTY)), Skipped::default());
     for raw in entries {
-        rows.add(tolerant(raw.get(), |text| Some(body::row(record(text)?))));
+        gather(&mut rows, &mut malformed, tolerant(raw.get(), |text| Some(body::row(record(text)?))));
     }
-    rows.done()
-}
-
-/// Rows as they are read, one after the other.
-struct Gathered(Rows);
-
-impl Gathered {
-    /// Room for a list of `length` entries.
-    fn new(length: usize) -> Self {
-        Self((Vec::with_capacity(length.min(PLENTY)), Skipped::default()))
-    }
-
-    fn add(&mut self, row: Option<Result<Row, Malformed>>) {
-        let Self((rows, malformed)) = self;
-        gather(rows, malformed, row);
-    }
-
-    fn done(self) -> Rows {
-        self.0
-    }
+    (rows, malformed)
 }
 
 /// The next row of a list; `None` for what is none.

@@ -40,7 +40,7 @@ impl Watch {
 
     /// When the next commit may begin, where one is to come.
     pub(super) fn commit_deadline(&self) -> Option<Mono> {
-        self.commit_at.filter(|_| !self.committing && !self.owed.is_empty())
+        self.commit_at.filter(|_| !self.owed.is_empty())
     }
 
     fn write_owed(&mut self) {

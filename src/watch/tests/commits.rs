@@ -59,20 +59,32 @@ async fn d8_batches_are_written_in_the_order_in_which_they_were_given() {
     assert_eq!(bed.host.texts("a"), ["new life"]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn d8_what_falls_due_together_is_one_commit_however_many_bots_it_is_of() {
-    let bots = ["a", "b", "c", "d", "e", "f", "g", "h"];
-    let bed = Bed::start(&bots);
+const EIGHT: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
+
+/// Eight Bots that are up and quiet, and the commits so far.
+async fn eight() -> (Bed, u64) {
+    let bed = Bed::start(&EIGHT);
     bed.up().await;
     bed.secs(3).await;
     let before = bed.shelf.tries();
+    (bed, before)
+}
+
+/// The messages of a Bot as a host tells them apart: id, number, text.
+fn shown(bed: &Bed, bot: &str) -> Vec<(String, u64, String)> {
+    bed.host.messages(bot).iter().map(|m| (m.id(1), m.number, m.text.to_string())).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn d8_what_falls_due_together_is_one_commit_however_many_bots_it_is_of() {
+    let (bed, before) = eight().await;
     for round in 0..5 {
-        for bot in bots {
+        for bot in EIGHT {
             bed.service.says(bot, &format!("{round}"));
         }
         bed.secs(3).await;
     }
-    assert_eq!(bed.shelf.written().len(), 5 * bots.len());
+    assert_eq!(bed.shelf.written().len(), 5 * EIGHT.len());
     // The first Bot's batch is written alone where the others' frames come a moment later; those come up meanwhile and are one.
     let commits = bed.shelf.tries() - before;
     assert!(commits <= 2 * 5, "{commits} commits");
@@ -80,14 +92,10 @@ async fn d8_what_falls_due_together_is_one_commit_however_many_bots_it_is_of() {
 
 #[tokio::test(start_paused = true)]
 async fn d8_a_flood_of_many_bots_is_gathered_and_shown_all_the_same() {
-    let bots = ["a", "b", "c", "d", "e", "f", "g", "h"];
-    let bed = Bed::start(&bots);
-    bed.up().await;
-    bed.secs(3).await;
-    let before = bed.shelf.tries();
+    let (bed, before) = eight().await;
     let step = std::time::Duration::from_millis(5);
     for round in 0..20 {
-        for bot in bots {
+        for bot in EIGHT {
             for n in 0..80 {
                 bed.service.says(bot, &format!("{round}/{n}"));
             }
@@ -98,7 +106,7 @@ async fn d8_a_flood_of_many_bots_is_gathered_and_shown_all_the_same() {
     bed.secs(1).await;
     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     let expected: Vec<String> = (0..20).flat_map(|round| (0..80).map(move |n| format!("{round}/{n}"))).collect();
-    for bot in bots {
+    for bot in EIGHT {
         assert_eq!(bed.host.texts(bot), expected, "{bot}");
     }
     // One for each round without gathering.
@@ -214,9 +222,6 @@ async fn d9_marks_outlive_an_index_that_was_set_aside_while_the_provider_runs() 
     bed.service.overwrite("a", seq, rows::said("edited"));
     bed.service.delete("a", 3);
     bed.secs(3).await;
-    let shown = |bed: &Bed| -> Vec<(String, u64, String)> {
-        bed.host.messages("a").iter().map(|m| (m.id(1), m.number, m.text.to_string())).collect()
-    };
     bed.shelf.damage();
     // Noticed by another Bot's commit.
     bed.service.says("b", "noticed");
@@ -224,14 +229,14 @@ async fn d9_marks_outlive_an_index_that_was_set_aside_while_the_provider_runs() 
     assert!(bed.host.message().unwrap().contains("另存"));
     bed.service.says("a", "after");
     bed.secs(3).await;
-    let before = shown(&bed);
+    let before = shown(&bed, "a");
     assert_eq!(before.len(), 44);
     bed.crash().await;
     bed.run();
     bed.up().await;
     bed.secs(3).await;
     // As after any restart: a base that was revised or deleted isn't invented again, and the rest is as it was.
-    let after = shown(&bed);
+    let after = shown(&bed, "a");
     assert!(after.iter().all(|message| before.contains(message)), "{after:?}");
     let [edited, deleted] = ["first", "2"].map(|text| before.iter().position(|(.., shown)| shown == text).unwrap());
     let expected: Vec<_> =
@@ -251,16 +256,13 @@ async fn d9_after_a_crash_ids_and_cursors_are_as_the_host_had_seen_them() {
         }
         // Somewhere in the quiet second, the commit, or after it.
         bed.millis(900 + 17 * round).await;
-        let texts = |bed: &Bed| -> Vec<(String, u64, String)> {
-            bed.host.messages("a").iter().map(|m| (m.id(1), m.number, m.text.to_string())).collect()
-        };
-        let before = texts(&bed);
+        let before = shown(&bed, "a");
         assert!(before.starts_with(&seen) || seen.is_empty());
         bed.crash().await;
         bed.run();
         bed.up().await;
         bed.secs(3).await;
-        seen = texts(&bed);
+        seen = shown(&bed, "a");
         assert!(seen.starts_with(&before), "{before:?} / {seen:?}");
         assert_eq!(seen.len() as u64, 5 * (round + 1));
     }
